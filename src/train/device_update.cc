@@ -40,12 +40,25 @@ TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t co
                     rows, cols);
 }
 
-void widen(const void* from, DType type, int64_t count, float* to) {
-  if (type == DType::f32)
-    std::copy_n(static_cast<const float*>(from), count, to);
-  else
-    std::transform(static_cast<const uint16_t*>(from), static_cast<const uint16_t*>(from) + count,
-                   to, float_from_bf16);
+size_t bytes_of(const TensorView& dense) {
+  return static_cast<size_t>(dense.size() * size_of(dense.dtype));
+}
+
+// Of fp32 or bf16, dense, on the host.
+void widen(const TensorView& from, float* to) {
+  const int64_t count = from.size();
+  if (from.dtype == DType::f32) {
+    std::copy_n(static_cast<const float*>(from.data), count, to);
+  } else {
+    const auto* const halves = static_cast<const uint16_t*>(from.data);
+    std::transform(halves, halves + count, to, float_from_bf16);
+  }
+}
+
+// The work is done by the first who calls the result; others wait for it.
+std::function<void()> once(const std::function<void()>& work) {
+  const std::shared_future<void> done = std::async(std::launch::deferred, work).share();
+  return [done] { done.get(); };
 }
 
 size_t place_in(const Program& program, std::string_view name) {
@@ -343,89 +356,93 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
   is_gathered_ = true;
 }
 
-std::shared_ptr<DeviceUpdate::Shares> DeviceUpdate::shares() const {
-  const auto all = std::make_shared<Shares>();
-  for (const Matrix matrix : {master, m, v}) {
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      if (is_whole(buckets_[i], matrix)) continue;
-      const TensorView place = own(buckets_[i], matrix);
-      const auto bytes = static_cast<size_t>(place.rows * place.cols * size_of(place.dtype));
-      all->push_back({matrix, i, place, AlignedBuffer(bytes)});
-    }
-  }
+std::vector<DeviceUpdate::Share> DeviceUpdate::shares() const {
+  std::vector<Share> all;
+  for (const Matrix matrix : {master, m, v})
+    for (size_t i = 0; i < buckets_.size(); ++i)
+      if (!is_whole(buckets_[i], matrix)) all.push_back({matrix, i, own(buckets_[i], matrix)});
   return all;
 }
 
-// What process `rank` had of a matrix, to where `fields` has the parameters that lie there.
-void DeviceUpdate::put_in_place(const Share& share, int rank,
-                                std::span<const Fields> fields) const {
-  for (size_t i = 0; i < fields.size(); ++i) {
-    if (parts_[i].bucket != share.bucket) continue;
-    const Held part = held(share.matrix, i, rank);
-    const DType type = share.place.dtype;
-    widen(share.memory.data() + part.place * size_of(type), type, part.count,
-          fields[i].of[share.matrix] + part.first);
-  }
-}
-
+// Rank 0 copies what it has to where the host has it, and receives the others' shares behind that.
 std::function<void()> DeviceUpdate::start_download(Weights& weights,
                                                    std::vector<Moments>& moments) {
   finish_download();
   gather_weights();
+  if (rank_ > 0) return start_sending();
   std::vector<Backend::CopyOut> copies;
-  std::vector<std::function<void()>> behind;  // once they are made
-  // Run by the first who waits.
-  const auto later = [](const std::function<void()>& work) -> std::function<void()> {
-    const std::shared_future<void> done = std::async(std::launch::deferred, work).share();
-    return [done] { done.get(); };
-  };
-  std::vector<Fields> fields;  // of rank 0
-  for (size_t i = 0; i < weights.size() && rank_ == 0; ++i) {
+  std::vector<std::function<void()>> widenings;  // of moments that are stored in 16 bits
+  std::vector<Fields> fields;
+  for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];
-    const Bucket& bucket = buckets_[parts_[i].bucket];
     moments[i].make(w);
     fields.push_back({{w.values.data(), nullptr, moments[i].m.data(), moments[i].v.data()}});
     if (!w.bf16.empty())
       copies.push_back({part(copy, i), dense_view(w.bf16.data(), DType::bf16, w.rows, w.cols)});
     for (const Matrix matrix : {master, m, v}) {
-      if (!is_whole(bucket, matrix)) continue;
-      const TensorView place = part(matrix, i);
-      float* const wanted = fields.back().of[matrix];
+      const Held its = held(matrix, i, 0);
+      if (its.count == 0) continue;
+      const TensorView place =
+          from(buckets_[parts_[i].bucket].matrices[matrix].view(), its.place, 1, its.count);
+      float* const wanted = fields.back().of[matrix] + its.first;
       if (place.dtype == DType::f32) {
-        copies.push_back({place, dense_view(wanted, DType::f32, w.rows, w.cols)});
+        copies.push_back({place, dense_view(wanted, DType::f32, 1, its.count)});
         continue;
       }
-      const Tensor stored(place.dtype, w.rows, w.cols);
+      const Tensor stored(place.dtype, 1, its.count);
       copies.push_back({place, stored.view()});
-      behind.emplace_back(
-          [stored, wanted] { widen(stored.view().data, stored.dtype(), stored.size(), wanted); });
+      widenings.emplace_back([stored, wanted] { widen(stored.view(), wanted); });
     }
   }
-  const std::shared_ptr<Shares> own = shares();
-  for (const Share& share : *own)
-    copies.push_back({share.place, dense_view(share.memory.data(), share.place.dtype,
-                                              share.place.rows, share.place.cols)});
-  copied_ = later(backend_.copy_out_beside(copies));
-  if (rank_ > 0) {
-    const auto send = [this, own, copied = copied_, stop = gives_up_.get_token()] {
-      copied();
-      for (const Share& share : *own) communicator_->send_to_first(share.bytes(), stop);
-    };
-    const std::shared_future<void> sent = std::async(std::launch::async, send).share();
-    downloaded_ = [sent] { sent.get(); };
-    return copied_;  // rank 0 may be a while
-  }
-  downloaded_ = later([this, own, behind, fields, copied = copied_] {
+  copied_ = once(backend_.copy_out_beside(copies));
+  downloaded_ = once([this, widenings, fields, copied = copied_] {
     copied();
-    for (const auto& one : behind) one();
-    for (int rank = 0; rank < world_; ++rank) {
-      for (const Share& share : *own) {
-        if (rank > 0) communicator_->receive_from(rank, share.bytes());
-        put_in_place(share, rank, fields);
-      }
-    }
+    for (const auto& one : widenings) one();
+    receive_shares(fields);
   });
   return downloaded_;
+}
+
+// What the other processes have, to where `fields` has the parameters that lie there.
+void DeviceUpdate::receive_shares(std::span<const Fields> fields) const {
+  const std::vector<Share> all = shares();
+  size_t most = 0;
+  for (const Share& share : all) most = std::max(most, bytes_of(share.place));
+  const AlignedBuffer received(most);
+  for (int rank = 1; rank < world_; ++rank) {
+    for (const Share& share : all) {
+      communicator_->receive_from(rank, {received.data(), bytes_of(share.place)});
+      const TensorView matrix =
+          dense_view(received.data(), share.place.dtype, share.place.rows, share.place.cols);
+      for (size_t i = 0; i < fields.size(); ++i) {
+        if (parts_[i].bucket != share.bucket) continue;
+        const Held its = held(share.matrix, i, rank);
+        widen(from(matrix, its.place, 1, its.count), fields[i].of[share.matrix] + its.first);
+      }
+    }
+  }
+}
+
+// The result does not wait for rank 0, which may be a while.
+std::function<void()> DeviceUpdate::start_sending() {
+  const std::vector<Share> all = shares();
+  if (sent_from_.empty())
+    for (const Share& share : all) sent_from_.emplace_back(bytes_of(share.place));
+  std::vector<Backend::CopyOut> copies;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const TensorView& place = all[i].place;
+    copies.push_back(
+        {place, dense_view(sent_from_[i].data(), place.dtype, place.rows, place.cols)});
+  }
+  copied_ = once(backend_.copy_out_beside(copies));
+  const auto send = [this, copied = copied_, stop = gives_up_.get_token()] {
+    copied();
+    for (const AlignedBuffer& share : sent_from_)
+      communicator_->send_to_first({share.data(), share.bytes()}, stop);
+  };
+  const std::shared_future<void> sent = std::async(std::launch::async, send).share();
+  downloaded_ = [sent] { sent.get(); };
+  return copied_;
 }
 
 void DeviceUpdate::finish_download() {

@@ -163,21 +163,19 @@ class DeviceUpdate {
     int64_t place = 0;
   };
   Held held(Matrix matrix, size_t weight, int rank) const;
-  // A matrix that is not whole, and what a process has of it on the host.
+  // Of a matrix that is not whole, this process's part.
   struct Share {
     Matrix matrix = master;
     size_t bucket = 0;
-    TensorView place;  // the backend's, of this process
-    AlignedBuffer memory;
-    std::span<std::byte> bytes() const { return {memory.data(), memory.bytes()}; }
+    TensorView place;
   };
-  using Shares = std::vector<Share>;
-  std::shared_ptr<Shares> shares() const;
+  std::vector<Share> shares() const;
   // Where the host has a parameter's values of a matrix.
   struct Fields {
     float* of[kMatrices] = {};
   };
-  void put_in_place(const Share& share, int rank, std::span<const Fields> fields) const;
+  void receive_shares(std::span<const Fields> fields) const;
+  std::function<void()> start_sending();
   TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
   void finish_download();
   void run(const Launch& launch) const;
@@ -203,7 +201,8 @@ class DeviceUpdate {
   std::function<void()>
       copied_;  // waits until a download has read the backend's memory; null: none
   std::function<void()> downloaded_;           // waits for all of it
-  std::stop_source gives_up_;                  // sending a share
+  std::vector<AlignedBuffer> sent_from_;       // shares; kept, as new memory is slow to write
+  std::stop_source gives_up_;                  // sending them
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
   std::vector<Part> parts_;                    // as the weights
   std::vector<Tensor> kept_;                   // what the programs hand on
