@@ -208,7 +208,8 @@ def turns(peers_products: str) -> list[tuple]:
             ours: dict[tuple, list[dict]] = {}
             for r in of_run:
                 if r["who"] == "coda" and (r["products"] == "bf16") == (peers_products == "bf16"):
-                    ours.setdefault((r["products"], r["recompute"], r["attention"]), []).append(r)
+                    ours.setdefault((r["products"], r["recompute"], r["attention"],
+                                     r.get("tuned")), []).append(r)
             found += [(name, runs, peers) for runs in ours.values() if peers]
     return found
 
@@ -217,6 +218,7 @@ def turns_cells(name: str, runs: list[dict], peers: list[dict]) -> list[str]:
     """A row's cells: what ran, times, speed and memory, the peer's, and its time over ours."""
     first = runs[0]
     attention = "" if first["attention"] == "fast" else ", repeatable"
+    attention += ", tuned" if first.get("tuned") else ""
     clips = ", clips" if "clip" in peers[0] else ""
     return [name, f"`{first['recompute']}`{attention}", " ".join(f"{r['ms']:.1f}" for r in runs),
             f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
@@ -291,9 +293,15 @@ def pytorch_steps() -> str:
     def kind(row: dict) -> tuple:
         return (row["run"][:4], row["model"], row["batch"], row["products"], row.get("objective"))
 
+    def has_peer(row: dict) -> bool:
+        return (row["run"], row["model"]) in peers
+
     best: dict[tuple, dict] = {}
     for row in found:
-        if "coda" in row["who"] and (kind(row) not in best or (row["run"], row["model"]) in peers):
+        if "backend coda" not in row["who"]:
+            continue
+        before = best.get(kind(row))
+        if before is None or has_peer(row) or not (has_peer(before) or before["run"] == row["run"]):
             best[kind(row)] = row
     rows = []
     for ours in best.values():
