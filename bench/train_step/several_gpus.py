@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Optimizer steps of the 1B model on one GPU and on several of one machine: ours, with gradients
-exchanged beside the backward and all behind it, and PyTorch's (DDP and FSDP2 under torch.compile, by
-Inductor and by backend coda), all in one go on the same boards.
+exchanged beside the backward and all behind it, and PyTorch's (DDP and FSDP2 under torch.compile,
+by Inductor and by backend coda), all in one go on the same boards.
 
     several_gpus.py BUILD [--gpus 2] [--out FILE] [--who coda torch backend]
 
