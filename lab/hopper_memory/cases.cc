@@ -20,6 +20,10 @@ constexpr const char* kPrograms[] = {
     R"(program copy_fp32 {
   store(y, tile(x[M, N]))
 })",
+    // Writes alone: how far from a copy, half of whose bytes are written, they are by themselves.
+    R"(program only_writes {
+  store(y:bf16, per_row(r[M]) * per_column(w[N]))
+})",
     R"(program swiglu {
   gate = tile(g[M, N]:bf16)
   store(y:bf16, silu(gate) * tile(u[M, N]:bf16))

@@ -5,6 +5,7 @@
 // each from what it may see, is the gradient of the graph as it was written.
 #include <gtest/gtest.h>
 
+#include "base/seeds.h"
 #include "plan/plan_means.h"
 #include "plan/random_graphs.h"
 #include "plan/write/emit.h"
@@ -57,7 +58,7 @@ void expect_theorem(uint64_t seed) {
 class RandomGraphs : public testing::TestWithParam<int> {};
 
 TEST_P(RandomGraphs, BackwardIsTileLocalAndEqualsThePlainGradient) {
-  constexpr int kGraphs = 125;
+  constexpr int kGraphs = tests::fewer_if_sanitized(125);
   const uint64_t first = 1 + static_cast<uint64_t>(GetParam() * kGraphs);
   for (uint64_t seed = first; seed < first + kGraphs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
