@@ -67,7 +67,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
   const RecomputeChoice recompute = recompute_of(flags.recompute);
   source.options.objective = flags.objective == "speed" ? Objective::speed : recompute.objective;
-  source.options.run_layers_again = recompute.run_layers_again;
+  source.options.layers_run_again = recompute.layers_run_again;
   source.options.fuse = fuse;
   source.options.chunk_rows = flags.task == "train" ? flags.loss_rows : 0;
   ExplainedPlan plan = explain(std::move(source));
@@ -116,7 +116,9 @@ void run(const ExplainFlags& flags) {
   what.how += fmt::format(
       "{}, rates of {}, least {} first", dtype, flags.rates == "h200" ? "an H200" : "a CPU",
       flags.objective == "speed" || flags.recompute == "none" ? "time" : "saved memory");
-  if (flags.recompute == "layer") what.how += ", layers run again";
+  if (const int layers = recompute_of(flags.recompute).layers_run_again; layers != 0)
+    what.how += layers == kAllLayers ? ", layers run again"
+                                     : ", " + std::to_string(layers) + " layers run again";
   const ExplainedPlan unfused = explain(flags, model, false);
   what.fused = &fused;
   what.unfused = &unfused;

@@ -8,11 +8,25 @@
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
+#include <string_view>
 
 #include "coda/eight_bits.h"
 #include "coda/messages.h"
 
 namespace coda::tools {
+namespace {
+
+// Of "layer:8"; 0: it is none such.
+int layers_in(const std::string& text) {
+  constexpr std::string_view kBefore = "layer:";
+  int layers = 0;
+  if (!text.starts_with(kBefore)) return 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + kBefore.size(), end, layers);
+  return error == std::errc() && rest == end ? layers : 0;
+}
+
+}  // namespace
 
 CLI::Validator number_within(double low, double high) {
   return CLI::Validator(
@@ -97,13 +111,23 @@ CLI::Option* add_recompute_flag(CLI::App& command, std::string& value) {
       .add_option("--recompute", value,
                   "What the backward makes again rather than read it: none, where reading is "
                   "faster; norms, and activations and all else that takes no product; layer: a "
-                  "layer's forward is run again from what the layer starts from")
-      ->check(CLI::IsMember({"none", "norms", "layer"}))
+                  "layer's forward is run again from what the layer starts from; layer:8: that of "
+                  "the first 8 layers")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const bool is_name = text == "none" || text == "norms" || text == "layer";
+            return is_name || layers_in(text) > 0
+                       ? std::string()
+                       : "what is made again is none, norms, layer or layer:N, not " +
+                             in_quotes(text);
+          },
+          "none|norms|layer|layer:N"))
       ->capture_default_str();
 }
 
 RecomputeChoice recompute_of(const std::string& name) {
-  return {name == "none" ? Objective::speed : Objective::memory, name == "layer"};
+  const Objective objective = name == "none" ? Objective::speed : Objective::memory;
+  return {objective, name == "layer" ? kAllLayers : layers_in(name)};
 }
 
 }  // namespace coda::tools

@@ -39,7 +39,7 @@ CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value);
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value);
 struct RecomputeChoice {
   Objective objective = Objective::memory;
-  bool run_layers_again = false;
+  int layers_run_again = 0;
 };
 RecomputeChoice recompute_of(const std::string& name);
 

@@ -24,7 +24,7 @@ SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
                                    .expert_capacity = expert_capacity},
                                   h200_rates());
   task.options.objective = recompute.objective;
-  task.options.run_layers_again = recompute.run_layers_again;
+  task.options.layers_run_again = recompute.layers_run_again;
   task.options.eight_bits = eight_bits;
   return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
 }
@@ -45,7 +45,7 @@ SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues&
   options.sizes = sizes;
   options.storage = usual_storage(named);
   options.objective = recompute.objective;
-  options.run_layers_again = recompute.run_layers_again;
+  options.layers_run_again = recompute.layers_run_again;
   const CompileRequest request = graph_request(named, true);
   return {compile(named.graph, request, options).plan, sizes};
 }

@@ -318,7 +318,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.loss_rows = f.loss_rows;
   s.expert_capacity = f.expert_capacity;
   s.objective = recompute_of(f.recompute).objective;
-  s.run_layers_again = recompute_of(f.recompute).run_layers_again;
+  s.layers_run_again = recompute_of(f.recompute).layers_run_again;
   s.memory_limit = static_cast<int64_t>(f.memory * 1e9);
   s.seed = f.seed;
   s.schedule = {.peak = rate_of(f),

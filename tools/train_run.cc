@@ -124,7 +124,7 @@ class Run {
     if (!session.plan().loops.empty()) {
       fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
     }
-    if (s.eight_bits != EightBits::none || s.run_layers_again)
+    if (s.eight_bits != EightBits::none || s.layers_run_again != 0)
       for (const std::string& note : session.plan().notes) fmt::print("{}\n", note);
     if (plan_.resumed) {
       restore(*plan_.resumed, trainer_);

@@ -164,7 +164,9 @@ int run(const Flags& f) {
   settings.eight_bits = eight_bits_of(f.dtype);
   settings.eight_bits_except = f.fp8_except;
   settings.objective = f.recompute == "none" ? Objective::speed : Objective::memory;
-  settings.run_layers_again = f.recompute == "layer";
+  if (f.recompute == "layer") settings.layers_run_again = kAllLayers;
+  if (f.recompute.starts_with("layer:"))
+    settings.layers_run_again = std::stoi(f.recompute.substr(6));
   settings.loss_rows = f.loss_rows;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
@@ -247,7 +249,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", f.steps, "That are measured");
   app.add_option("--heat", f.heat, "Seconds of steps before");
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
-  app.add_option("--recompute", f.recompute, "As coda train has it: none, norms or layer")
+  app.add_option("--recompute", f.recompute, "As coda train has it: none, norms, layer or layer:N")
       ->check(CLI::IsMember({"none", "norms", "layer"}));
   app.add_option("--dtype", f.dtype, "Of products: bf16, or a recipe in 8 bits (docs/fp8.md)")
       ->check(CLI::IsMember(dtypes));

@@ -3,6 +3,7 @@
 // made. The passes know these types and nothing of compile() (coda/compile.h).
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,15 +74,18 @@ enum class EightBits : uint8_t {
   blocks,
 };
 
+constexpr int kAllLayers = std::numeric_limits<int>::max();
+
 struct CompileOptions {
   Objective objective = Objective::memory;
   Rates rates = {};            // of the backend that will run the plan: Backend::rates()
   DimValues sizes;             // what the symbols are assumed to be when costs are compared
   DType storage = DType::f32;  // of activations and gradients that the plan stores
-  // Of equal layers in a row only what each starts from is saved, and the backward runs a layer's
-  // forward again before it needs it. Gradients are those of saved values, but for what is rounded
-  // where it is stored. A graph without such layers is planned as without.
-  bool run_layers_again = false;
+  // Of so many equal layers in a row, from the first on, only what each starts from is saved, and
+  // the backward runs a layer's forward again before it needs it. Gradients are those of saved
+  // values, but for what is rounded where it is stored. A graph without such layers is planned as
+  // without.
+  int layers_run_again = 0;
   bool fuse = true;  // false: GEMMs without epilogues, norms made before them: the baseline
   bool overwrite_saved = false;  // results may be stored over what the forward saved, where it is
                                  // read for the last time: one backward for each forward

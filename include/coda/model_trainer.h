@@ -22,7 +22,7 @@ struct ModelTrainSettings {
   int64_t accumulate = 1;                           // passes of a step
   int64_t sequence = 256;
   Objective objective = Objective::memory;  // what comes first where a value can be made again
-  bool run_layers_again = false;            // see CompileOptions
+  int layers_run_again = 0;                 // see CompileOptions
   int64_t loss_rows = kAutomaticChunkRows;  // of the logits at once; 0: all
   double expert_capacity = 0;               // above 0: sparse experts, see expert_rows_of()
   uint64_t seed = 1;                        // of initial weights and of samples

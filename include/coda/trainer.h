@@ -31,7 +31,7 @@ struct TrainOptions {
   DType storage = DType::f32;               // of activations; each parameter has its own type
   int64_t accumulate = 1;                   // passes of a step
   Objective objective = Objective::memory;  // see CompileOptions
-  bool run_layers_again = false;            // see CompileOptions
+  int layers_run_again = 0;                 // see CompileOptions
   int64_t chunk_rows = kAutomaticChunkRows;
   // Products in 8 bits, where the storage is bf16; weights, gradients and activations that no
   // product reads stay as they are.

@@ -81,7 +81,7 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
   compiling.storage = options.storage;
   compiling.overwrite_saved = true;  // a step is one forward and one backward
   compiling.objective = options.objective;
-  compiling.run_layers_again = options.run_layers_again;
+  compiling.layers_run_again = options.layers_run_again;
   compiling.chunk_rows = options.chunk_rows;
   compiling.eight_bits = options.eight_bits;
   compiling.eight_bits_except = options.eight_bits_except;

@@ -14,7 +14,7 @@ TrainOptions train_options_of(const ModelTrainSettings& s, const ModelGraph& mod
                        .storage = s.storage,
                        .accumulate = s.accumulate,
                        .objective = s.objective,
-                       .run_layers_again = s.run_layers_again,
+                       .layers_run_again = s.layers_run_again,
                        .chunk_rows = s.loss_rows,
                        .eight_bits = s.eight_bits,
                        .eight_bits_except = s.eight_bits_except,

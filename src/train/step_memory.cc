@@ -262,9 +262,9 @@ std::string what_fits(const ModelTrainSettings& settings, Backend& backend, bool
     return false;
   };
   bool found = try_batches(settings, "");
-  if (!settings.run_layers_again) {
+  if (settings.layers_run_again != kAllLayers) {
     ModelTrainSettings again = settings;
-    again.run_layers_again = true;
+    again.layers_run_again = kAllLayers;
     found |= try_settings(again, "--recompute layer") ||
              (!found && try_batches(again, "--recompute layer "));
   }

@@ -128,7 +128,7 @@ TEST_P(TrainingOnGpu, ProductsInEightBitsHaveTheSameBitsEachTimeAndFromARestored
 TEST_P(TrainingOnGpu, LayersThatAreRunAgainTakeTheSameCourse) {
   std::get<LlamaConfig>(settings_.model).layers = 6;
   ModelTrainer kept(settings_, text_, *gpu_);
-  settings_.run_layers_again = true;
+  settings_.layers_run_again = kAllLayers;
   ModelTrainer again(settings_, text_, *gpu_), once_more(settings_, text_, *gpu_);
   EXPECT_LT(again.session().saved_bytes(), kept.session().saved_bytes() / 2);
   const double tolerance = GetParam() == DType::f32 ? 1e-4 : 1e-2;
@@ -176,7 +176,7 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
   settings_.sequence = 512;
   settings_.batch = 32;
   for (const bool again : {false, true}) {
-    settings_.run_layers_again = again;
+    settings_.layers_run_again = again ? kAllLayers : 0;
     gpu_->synchronize();  // what the trainer before this one had is free then
     const auto said = static_cast<double>(require_memory(settings_, *gpu_, false).bytes());
     const int64_t before = gpu_->free_bytes();
@@ -187,7 +187,7 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
     EXPECT_LT(taken, 1.1 * said + 512e6) << require_memory(settings_, *gpu_, false).text();
   }
   settings_.batch = 1 << 14;
-  settings_.run_layers_again = false;
+  settings_.layers_run_again = 0;
   gpu_->synchronize();
   const int64_t before = gpu_->free_bytes();
   try {

@@ -31,7 +31,7 @@ struct Planned {
   SearchWork work;
 };
 
-Planned planned(Residual kind, int layers, bool again, DType storage = DType::bf16) {
+Planned planned(Residual kind, int layers, int again, DType storage = DType::bf16) {
   Planned made;
   Block b;
   b.storage = storage;
@@ -39,7 +39,7 @@ Planned planned(Residual kind, int layers, bool again, DType storage = DType::bf
   made.options.storage = storage;
   made.options.rates = h200_rates();
   made.options.sizes = {{"M", kRows}};
-  made.options.run_layers_again = again;
+  made.options.layers_run_again = again;
   made.plan = compile(b.graph, b.request, made.options, {}, &made.work).plan;
   return made;
 }
@@ -68,16 +68,16 @@ class RunAgain : public testing::TestWithParam<Residual> {};
 
 // In float64, with what each program may see and nothing else; with logits whole and in chunks.
 TEST_P(RunAgain, GradientsAreTheGraphs) {
-  for (const int64_t chunk_rows : {0, 64}) {
+  for (const auto& [chunk_rows, layers] : {std::pair(0, kAllLayers), {64, 3}}) {
     Block b;
     deep_model(b, GetParam(), 5);
     CompileOptions options;
     options.sizes = {{"M", 6}};
     options.chunk_rows = chunk_rows;
     const double kept = saved_bytes(compile(b.graph, b.request, options).plan, options.sizes);
-    options.run_layers_again = true;
+    options.layers_run_again = layers;
     const Plan plan = compile(b.graph, b.request, options).plan;
-    EXPECT_LT(saved_bytes(plan, options.sizes), 0.5 * kept);
+    EXPECT_LT(saved_bytes(plan, options.sizes), (layers == 3 ? 0.8 : 0.5) * kept);
     expect_plan_means(b, plan, options.sizes, random_inputs(b.graph, options.sizes, 7));
   }
 }
@@ -86,17 +86,17 @@ TEST_P(RunAgain, GradientsAreTheGraphs) {
 // forward does what it did. The backward does its products besides, but for the loss's, and for a
 // layer's last one where that is only added (behind a norm it is run again too).
 TEST_P(RunAgain, ALayerSavesWhatItStartsFromAndItsProductsRunOnceMore) {
-  const Planned six = planned(GetParam(), 6, true);
-  const Planned seven = planned(GetParam(), 7, true);
-  const Planned nine = planned(GetParam(), 9, true);
+  const Planned six = planned(GetParam(), 6, kAllLayers);
+  const Planned seven = planned(GetParam(), 7, kAllLayers);
+  const Planned nine = planned(GetParam(), 9, kAllLayers);
   const double stream = 2.0 * kRows * kSizes.hidden;
   const double layer = saved(seven) - saved(six);
   EXPECT_GE(layer, stream);
   EXPECT_LE(layer, 1.02 * stream);
   EXPECT_NEAR(saved(nine) - saved(seven), 2 * layer, 1);
   EXPECT_EQ(nine.work.plans, 1);  // its choices were found on few layers
-  const Planned kept = planned(GetParam(), 7, false);
-  EXPECT_LT(layer, 0.2 * (saved(kept) - saved(planned(GetParam(), 6, false))));
+  const Planned kept = planned(GetParam(), 7, 0);
+  EXPECT_LT(layer, 0.2 * (saved(kept) - saved(planned(GetParam(), 6, 0))));
   EXPECT_DOUBLE_EQ(flops(seven, seven.plan.forward), flops(kept, kept.plan.forward));
   const double more = flops(seven, seven.plan.backward) - flops(kept, kept.plan.backward);
   const double head = 2.0 * kRows * kSizes.hidden * kSizes.vocab;
@@ -110,9 +110,30 @@ INSTANTIATE_TEST_SUITE_P(Models, RunAgain,
                                          Residual::post_norm, Residual::parallel, Residual::gpt2),
                          [](const auto& info) { return name_of(info.param); });
 
+// Each layer more that is run again saves as much and costs as much as the one before it; as many
+// as there are, or more, are all.
+TEST(RunSomeAgain, TheFirstSoManyLayersAreRunAgain) {
+  const Planned all = planned(Residual::pre_norm, 6, kAllLayers);
+  Planned some[7];
+  for (int layers = 0; layers < 7; ++layers) some[layers] = planned(Residual::pre_norm, 6, layers);
+  EXPECT_EQ(saved(some[6]), saved(all));
+  EXPECT_EQ(some[6].plan.backward.size(), all.plan.backward.size());
+  const double less = saved(some[2]) - saved(some[3]);
+  const double more = flops(some[3], some[3].plan.backward) - flops(some[2], some[2].plan.backward);
+  EXPECT_GT(less, 0.08 * saved(some[0]));
+  for (int layers = 2; layers < 5; ++layers) {
+    EXPECT_NEAR(saved(some[layers]) - saved(some[layers + 1]), less, 0.01 * less) << layers;
+    EXPECT_NEAR(flops(some[layers + 1], some[layers + 1].plan.backward) -
+                    flops(some[layers], some[layers].plan.backward),
+                more, 0.01 * more)
+        << layers;
+    EXPECT_EQ(flops(some[layers], some[layers].plan.forward), flops(all, all.plan.forward));
+  }
+}
+
 TEST(RunNothingAgain, WhereThereAreNoEqualLayersThePlanIsAsWithoutAndSaysSo) {
-  const Planned kept = planned(Residual::pre_norm, 1, false);
-  const Planned again = planned(Residual::pre_norm, 1, true);
+  const Planned kept = planned(Residual::pre_norm, 1, 0);
+  const Planned again = planned(Residual::pre_norm, 1, kAllLayers);
   EXPECT_EQ(saved(again), saved(kept));
   EXPECT_EQ(again.plan.backward.size(), kept.plan.backward.size());
   EXPECT_THAT(again.plan.notes, testing::Contains(testing::HasSubstr("no equal ones in a row")));

@@ -49,7 +49,7 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
   for (const char* rates : {"cpu", "h200"}) {
     std::vector<int64_t> saved;
     std::vector<int64_t> taken;
-    for (const char* recompute : {"none", "norms", "layer"}) {
+    for (const char* recompute : {"none", "norms", "layer:3", "layer"}) {
       const json plan =
           explained({"explain", "--hidden", "64", "--batch", "8", "--sequence", "128", "--dtype",
                      "bf16", "--layers", "6", "--rates", rates, "--recompute", recompute});
@@ -63,13 +63,20 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
     }
     EXPECT_LE(saved[1], saved[0]);
     EXPECT_LE(taken[1], taken[0]);
-    EXPECT_LT(saved[2], saved[1] / 2);
+    EXPECT_LT(saved[2], saved[1]);
     EXPECT_LT(taken[2], taken[1]);
+    EXPECT_LT(saved[3], saved[1] / 2);
+    EXPECT_LT(taken[3], taken[2]);
   }
   const CommandResult text = run_coda(kModel + Words{"--recompute", "layer"});
   EXPECT_THAT(text.out, HasSubstr("layers run again"));
   EXPECT_THAT(text.out, HasSubstr("memory of a training step: "));
   EXPECT_THAT(text.out, HasSubstr("no equal ones in a row"));  // of one layer
+  for (const char* wrong : {"layer:0", "layer:2x", "layers"}) {
+    const CommandResult refused = run_coda(kModel + Words{"--recompute", wrong});
+    EXPECT_EQ(refused.status, 2) << wrong;
+    EXPECT_THAT(refused.err, HasSubstr("none, norms, layer or layer:N, not '"));
+  }
 }
 
 // Of two layers the first one's products stay in bf16, and the notes say so.

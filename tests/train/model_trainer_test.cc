@@ -238,9 +238,11 @@ TEST(ModelTrainer, LayersThatAreRunAgainTrainTheSame) {
       settings.accumulate = accumulate;
       settings.loss_rows = accumulate == 1 ? 0 : 64;
       ModelTrainer kept(settings, text, *one);
-      settings.run_layers_again = true;
+      const bool are_all = accumulate == 1;
+      settings.layers_run_again = are_all ? kAllLayers : 3;  // of six
       ModelTrainer again(settings, text, *one), on_three(settings, text, *three);
-      EXPECT_LT(again.session().saved_bytes(), kept.session().saved_bytes() / 2);
+      EXPECT_LT(static_cast<double>(again.session().saved_bytes()),
+                (are_all ? 0.5 : 0.8) * static_cast<double>(kept.session().saved_bytes()));
       for (int i = 0; i < 5; ++i) {
         const StepReport wanted = kept.step(), report = again.step(), other = on_three.step();
         EXPECT_NEAR(report.loss, wanted.loss, c.tolerance * wanted.loss);

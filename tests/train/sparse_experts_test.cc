@@ -42,7 +42,7 @@ TEST(TrainingSparseExperts, LearnsWithTooFewRowsToo) {
        {std::pair(DType::f32, false), {DType::f32, true}, {DType::bf16, false}}) {
     ModelTrainSettings settings = settings_with_experts(0.3);  // 64 rows of each
     settings.storage = storage;
-    settings.run_layers_again = again;
+    settings.layers_run_again = again ? kAllLayers : 0;
     ModelTrainer trainer(settings, text, *backend);
     EXPECT_NEAR(trainer.step().loss, std::log(256), 0.3);
     // Of 2 layers, 384 tokens and 2 choices at most 2 * 4 * 64 find a row.

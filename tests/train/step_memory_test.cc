@@ -215,7 +215,7 @@ TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
   const auto of = [&](int layers, bool again) {
     ModelTrainSettings settings = tiny_settings();
     std::get<LlamaConfig>(settings.model).layers = layers;
-    settings.run_layers_again = again;
+    settings.layers_run_again = again ? kAllLayers : 0;
     return step_memory(settings, backend, false);
   };
   EXPECT_EQ(use_of(of(12, true), "temporaries"), use_of(of(8, true), "temporaries"));

@@ -132,8 +132,11 @@ class Search {
   Search(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
          const Forced& forced)
       : graph_(graph), request_(request), options_(options), forced_(forced) {
-    if (options_.run_layers_again && !request_.gradients.empty())
-      starts_ = find_layer_starts(graph, request, options.sizes);
+    if (options_.layers_run_again == 0 || request_.gradients.empty()) return;
+    starts_ = find_layer_starts(graph, request, options.sizes);
+    // What is behind the last entry is not run again.
+    are_some_kept_ = std::ssize(starts_) > options_.layers_run_again;
+    if (are_some_kept_) starts_.resize(static_cast<size_t>(options_.layers_run_again));
   }
 
   Compiled run(SearchWork& work) {
@@ -150,7 +153,7 @@ class Search {
       compiled.alternatives.back().chosen = p == best_.point;
     }
     compiled.plan = std::move(best_.plan);
-    if (options_.run_layers_again && starts_.empty())
+    if (options_.layers_run_again != 0 && starts_.empty())
       compiled.plan.notes.emplace_back(
           "layers are not run again: no equal ones in a row were found");
     verify_programs(compiled.plan);
@@ -222,7 +225,7 @@ class Search {
 
   // Whether that could be done.
   bool choose_on_few_layers(SearchWork& work) {
-    if (!forced_.given.empty()) return false;
+    if (!forced_.given.empty() || are_some_kept_) return false;
     const int few_layers = starts_.empty() ? kFewLayers : kFewLayersAgain;
     const auto layers = find_repeated_layers(graph_, request_, few_layers + kManyMore);
     if (!layers) return false;
@@ -496,6 +499,7 @@ class Search {
   const CompileOptions& options_;
   const Forced& forced_;
   LayerStarts starts_;                   // of layers that are run again
+  bool are_some_kept_ = false;           // equal layers that are not
   std::shared_ptr<Rewritten> unchosen_;  // in the graph's own way; laid out when a plan needs it
   CandidateClasses classes_;
   std::vector<bool> normed_again_;  // by column factor
