@@ -14,6 +14,7 @@
 #include "coda/kernels.h"
 #include "coda/model_runner.h"
 #include "coda/models.h"
+#include "coda/recompute.h"
 #include "coda/step_memory.h"
 #include "commands.h"
 #include "explained_plan.h"
@@ -65,7 +66,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   source.options.eight_bits = eight_bits_of(flags.dtype);
   source.options.eight_bits_except = names_in(flags.fp8_except);
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
-  const RecomputeChoice recompute = recompute_of(flags.recompute);
+  const Recompute recompute = recompute_of(flags.recompute);
   source.options.objective = flags.objective == "speed" ? Objective::speed : recompute.objective;
   source.options.layers_run_again = recompute.layers_run_again;
   source.options.fuse = fuse;

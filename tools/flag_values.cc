@@ -8,25 +8,13 @@
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
-#include <string_view>
 
 #include "coda/eight_bits.h"
+#include "coda/error.h"
 #include "coda/messages.h"
+#include "coda/recompute.h"
 
 namespace coda::tools {
-namespace {
-
-// Of "layer:8"; 0: it is none such.
-int layers_in(const std::string& text) {
-  constexpr std::string_view kBefore = "layer:";
-  int layers = 0;
-  if (!text.starts_with(kBefore)) return 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + kBefore.size(), end, layers);
-  return error == std::errc() && rest == end ? layers : 0;
-}
-
-}  // namespace
 
 CLI::Validator number_within(double low, double high) {
   return CLI::Validator(
@@ -114,20 +102,16 @@ CLI::Option* add_recompute_flag(CLI::App& command, std::string& value) {
                   "layer's forward is run again from what the layer starts from; layer:8: that of "
                   "the first 8 layers")
       ->check(CLI::Validator(
-          [](const std::string& text) {
-            const bool is_name = text == "none" || text == "norms" || text == "layer";
-            return is_name || layers_in(text) > 0
-                       ? std::string()
-                       : "what is made again is none, norms, layer or layer:N, not " +
-                             in_quotes(text);
+          [](const std::string& text) -> std::string {
+            try {
+              recompute_of(text);
+              return "";
+            } catch (const Error& error) {
+              return error.what();
+            }
           },
           "none|norms|layer|layer:N"))
       ->capture_default_str();
-}
-
-RecomputeChoice recompute_of(const std::string& name) {
-  const Objective objective = name == "none" ? Objective::speed : Objective::memory;
-  return {objective, name == "layer" ? kAllLayers : layers_in(name)};
 }
 
 }  // namespace coda::tools

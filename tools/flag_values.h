@@ -37,10 +37,5 @@ CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value);
 
 // --recompute: what the backward makes again rather than have it saved.
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value);
-struct RecomputeChoice {
-  Objective objective = Objective::memory;
-  int layers_run_again = 0;
-};
-RecomputeChoice recompute_of(const std::string& name);
 
 }  // namespace coda::tools

@@ -15,7 +15,7 @@
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     RecomputeChoice recompute, EightBits eight_bits, double expert_capacity) {
+                     Recompute recompute, EightBits eight_bits, double expert_capacity) {
   ModelTaskGraph task = make_task(config,
                                   {.task = ModelTask::gradients,
                                    .storage = DType::bf16,
@@ -33,7 +33,7 @@ namespace {
 
 // The plan of a graph and its backward, for a GPU.
 SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues& sizes,
-                     const RecomputeChoice& recompute) {
+                     const Recompute& recompute) {
   refuse_other_sizes(named, sizes);
   for (const std::string& symbol : symbols_of(named)) {
     require(sizes.contains(symbol), file + ": the size " + symbol +
@@ -83,7 +83,7 @@ void ProgramFlags::add_to(CLI::App& command) {
 }
 
 std::vector<SizedPlan> ProgramFlags::plans() const {
-  RecomputeChoice choice = recompute_of(recompute);
+  Recompute choice = recompute_of(recompute);
   if (objective == "speed") choice.objective = Objective::speed;
   if (is_model()) {
     require(sizes.empty(), "--sizes are those of program files: name some, or leave it out");

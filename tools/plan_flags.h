@@ -9,6 +9,7 @@
 #include "coda/compile.h"
 #include "coda/kernels.h"
 #include "coda/plan.h"
+#include "coda/recompute.h"
 #include "flag_values.h"
 #include "model_flags.h"
 
@@ -19,7 +20,7 @@ class App;
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     RecomputeChoice recompute, EightBits eight_bits, double expert_capacity);
+                     Recompute recompute, EightBits eight_bits, double expert_capacity);
 
 struct ProgramFlags {
   std::vector<std::string> files;

@@ -16,6 +16,7 @@
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "coda/models.h"
+#include "coda/recompute.h"
 #include "coda/run.h"
 #include "coda/step_memory.h"
 #include "commands.h"

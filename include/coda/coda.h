@@ -48,6 +48,7 @@
 #include "coda/program_file.h"
 #include "coda/program_format.h"
 #include "coda/rates.h"
+#include "coda/recompute.h"
 #include "coda/row_chunks.h"
 #include "coda/run.h"
 #include "coda/run_graph.h"

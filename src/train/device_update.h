@@ -198,9 +198,9 @@ class DeviceUpdate {
   std::vector<Bucket> buckets_;
   size_t backward_steps_ = 0;
   bool is_gathered_ = true;  // all weights are whole
-  std::function<void()>
-      copied_;  // waits until a download has read the backend's memory; null: none
-  std::function<void()> downloaded_;           // waits for all of it
+  // Of a download: wait until it has read the backend's memory, and for all of it; null: none.
+  std::function<void()> copied_;
+  std::function<void()> downloaded_;
   std::vector<AlignedBuffer> sent_from_;       // shares; kept, as new memory is slow to write
   std::stop_source gives_up_;                  // sending them
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
