@@ -150,6 +150,8 @@ class DeviceUpdate {
   void allocate();
   void prepare(double clip, const Weights& weights, const std::vector<ParameterCopy>& copies);
   Launch launch_of(const Prepared& prepared);
+  // Elements of a dense matrix from one on.
+  static TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t cols);
   // Whether it has the rows of all processes, or this one's only.
   bool is_whole(const Bucket& bucket, Matrix matrix) const;
   TensorView own(const Bucket& bucket, Matrix matrix) const;
