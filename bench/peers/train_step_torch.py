@@ -90,7 +90,8 @@ def compiled(model, backend, arguments):
     if WORLD > 1 and arguments.parallel == "fsdp2":
         return sharded(model, named)
     if WORLD > 1:
-        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True,
+                                        bucket_cap_mb=arguments.bucket_mb)
     return torch.compile(model, **named)
 
 
@@ -196,6 +197,8 @@ class Run:
             "who": f"{who} {torch.__version__}", "gpus": WORLD, "products": products,
             "model": facts.model, "batch": facts.batch, "sequence": facts.sequence,
             "first_step_s": round(self.first_step, 1), "first_losses": self.losses}
+        if WORLD > 1 and facts.parallel == "ddp" and facts.bucket_mb != 25:
+            found["bucket_mb"] = facts.bucket_mb
         if facts.layers:
             found["layers"] = facts.layers
         if facts.clip:
@@ -259,6 +262,8 @@ def main() -> None:
     parser.add_argument("--backend", choices=BACKENDS, nargs="+", default=["inductor"])
     parser.add_argument("--parallel", choices=("ddp", "fsdp2"), default="ddp",
                         help="what several processes do")
+    parser.add_argument("--bucket-mb", type=float, default=25,
+                        help="DDP: gradients that are added up at once; the graph is cut there")
     parser.add_argument("--starts", action="store_true", help="only the seconds to the first step")
     parser.add_argument("--parts", action="store_true", help="says what a step consists of")
     parser.add_argument("--explain", action="store_true", help="says what backend coda has taken")

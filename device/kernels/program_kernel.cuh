@@ -2,13 +2,13 @@
 // A persistent, warp-specialised kernel for the tile spaces of a program: a GEMM each, with an
 // epilogue. Warps of the first warpgroup are the producers (operands, epilogue loads, epilogue
 // stores), the other two warpgroups consume. Read top to bottom: each role is one loop over this
-// CTA's tiles, of all spaces one after another.
+// CTA's tiles, of all spaces one after another (tile_scheduler.cuh).
 // Invariant: every role visits the same tiles in the same order, and every thread reaches the last
 // cluster barrier, because peers write into this CTA's shared memory until then.
 #pragma once
 
 #include "device/epilogue/epilogue_ring.cuh"
-#include "device/layout/tile_order.cuh"
+#include "device/kernels/tile_scheduler.cuh"
 #include "device/mma/mainloop.cuh"
 #include "device/mma/operand_scales.cuh"
 #include "device/ptx/cluster.cuh"
@@ -19,42 +19,6 @@
 namespace coda::device {
 
 enum class ProducerWarp : u32 { operands = 0, epilogue_loads = 1, epilogue_stores = 2 };
-
-// Names a space as a value.
-template <class Space>
-struct SpaceTag {
-  using Type = Space;
-};
-
-// The tiles of one CTA: those of every space in turn, dealt out to the clusters as if they were one
-// list, so that a space's last wave is filled by the next one's first tiles.
-template <GemmConfig kConfig, class... Spaces>
-struct TileWalk {
-  u32 first;   // of this cluster
-  u32 stride;  // clusters
-  u32 rank;    // of this CTA in its cluster
-
-  // visit(SpaceTag<Space>, tile)
-  template <class Arguments, class Visit>
-  __device__ __forceinline__ void operator()(const Arguments& arguments, Visit visit) const {
-    u32 begin = 0;
-    u32 index = first;
-    (walk_space<Spaces>(arguments, begin, index, visit), ...);
-  }
-
- private:
-  template <class Space, class Arguments, class Visit>
-  __device__ __forceinline__ void walk_space(const Arguments& arguments, u32& begin, u32& index,
-                                             Visit& visit) const {
-    const TileOrder order = Space::order(arguments);
-    const u32 end = begin + order.count();
-    for (; index < end; index += stride) {
-      const TileCoord cluster_tile = order.cluster_tile(index - begin);
-      visit(SpaceTag<Space>{}, cta_tile(kConfig, Space::kTraits, cluster_tile, rank));
-    }
-    begin = end;
-  }
-};
 
 template <GemmConfig kConfig, class... Spaces>
 constexpr RingShape ring_of() {
@@ -80,8 +44,9 @@ __device__ __forceinline__ void step_under_mainloop(const Arguments& arguments,
   }
 }
 
+// tile_counter: address of a u32 that is 0, for the scheduler of tiles.
 template <GemmConfig kConfig, class... Spaces, class Arguments>
-__device__ __forceinline__ void program_kernel(const Arguments& arguments) {
+__device__ __forceinline__ void program_kernel(const Arguments& arguments, u64 tile_counter) {
   static_assert((is_valid(kConfig, Spaces::kTraits) && ...));
   constexpr bool kAnyLoads = ((Spaces::kTraits.loads != 0) || ...);
   constexpr RingShape kRing = ring_of<kConfig, Spaces...>();
@@ -91,6 +56,9 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   constexpr bool kPingPong = kConfig.schedule == Schedule::ping_pong;
   using MainloopTurn = Turn<NamedBarrier::mainloop_order>;
   using EpilogueTurn = Turn<NamedBarrier::epilogue_order>;
+  // Who reads a tile's number: the consumers' warps, the load and the store warp.
+  constexpr u32 kReaders = kConsumerWarpgroups * kWarpgroupSize / kWarpSize + (kAnyLoads ? 1 : 0) +
+                           (kRing.planes != 0 ? 1 : 0);
 
   extern __shared__ __align__(kSharedAlignment) u8 shared_memory[];
   const SharedAddress shared = shared_address(shared_memory);
@@ -108,12 +76,15 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   const u32 warp = __shfl_sync(~0u, threadIdx.x / kWarpSize, 0);
   const u32 warpgroup = warp / (kWarpgroupSize / kWarpSize);
   const u32 rank = kConfig.cluster_size() == 1 ? 0 : cluster_cta_rank();
+  const TileScheduler<kConfig, kReaders, Spaces...> tiles{
+      .counter = tile_counter, .rank = rank, .slots = shared + kShared.tile_slots};
 
   if (threadIdx.x == 0) {
     (tma_prefetch_descriptor(Spaces::a(arguments, 0)), ...);
     (tma_prefetch_descriptor(Spaces::b(arguments, 0, 0)), ...);
     mainloop.init_barriers();
     ring.init_barriers();
+    tiles.init_barriers();
     fence_barrier_init();
   }
   if constexpr (kConfig.cluster_size() == 1) {
@@ -121,25 +92,31 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   } else {
     cluster_sync();
   }
+  // The first number is taken while the kernel before this one ends.
+  u32 first = 0;
+  if (threadIdx.x == 0 && tiles.deals()) first = tiles.deal(arguments, 0);
   wait_for_predecessor();
-
-  const TileWalk<kConfig, Spaces...> walk{.first = blockIdx.x / kConfig.cluster_size(),
-                                          .stride = gridDim.x / kConfig.cluster_size(),
-                                          .rank = rank};
 
   if (warpgroup == 0) {
     release_registers<kConfig.producer_registers>();
     const bool leader = threadIdx.x % kWarpSize == 0;
     if (leader && warp == static_cast<u32>(ProducerWarp::operands)) {
       typename Main::State state;
-      walk(arguments, [&](auto tag, TileCoord tile) {
+      u32 turn = 1;
+      const auto next = [&] {
+        return tiles.deals() ? tiles.deal(arguments, turn++) : tiles.receive(turn++);
+      };
+      if (!tiles.deals()) first = tiles.receive(0);
+      tiles.walk(arguments, first, next, [&](auto tag, TileCoord tile) {
         mainloop.template load<typename decltype(tag)::Type>(arguments, tile, rank, state);
       });
       launch_dependents();
     } else if (leader && warp == static_cast<u32>(ProducerWarp::epilogue_loads)) {
       if constexpr (kAnyLoads) {
         typename Ring::State state;
-        walk(arguments, [&](auto tag, TileCoord tile) {
+        u32 turn = 0;
+        const auto next = [&] { return tiles.receive(turn++); };
+        tiles.walk(arguments, next(), next, [&](auto tag, TileCoord tile) {
           using Space = typename decltype(tag)::Type;
           if constexpr (Space::kTraits.staged()) {
             ring.template load<Space>(arguments, tile, state);
@@ -150,7 +127,9 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       if constexpr (kRing.planes != 0) {
         typename Ring::State state;
         typename Ring::Unreleased unreleased;
-        walk(arguments, [&](auto tag, TileCoord tile) {
+        u32 turn = 0;
+        const auto next = [&] { return tiles.receive(turn++); };
+        tiles.walk(arguments, next(), next, [&](auto tag, TileCoord tile) {
           using Space = typename decltype(tag)::Type;
           if constexpr (Space::kTraits.staged()) {
             ring.template store<Space>(arguments, tile, state, unreleased);
@@ -176,7 +155,9 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       ring_consumer.state.advance_by(consumer);
     }
     const u32 own_row = kPingPong ? 0 : consumer * kConfig.warpgroup_m();
-    walk(arguments, [&](auto tag, TileCoord tile) {
+    u32 turn = 0;  // a constant in all threads, so that it needs none of their registers
+    const auto next = [&] { return tiles.receive_by_warp(turn++); };
+    tiles.walk(arguments, next(), next, [&](auto tag, TileCoord tile) {
       using Space = typename decltype(tag)::Type;
       constexpr bool kStaged = Space::kTraits.staged();
       const u32 k_blocks = Main::template k_blocks<Space>(arguments);

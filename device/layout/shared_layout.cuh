@@ -13,6 +13,11 @@ inline constexpr u32 kSharedMemoryPerBlock = 232448;  // sm_90, opted in
 inline constexpr u32 kSharedAlignment = 1024;
 inline constexpr u32 kBarrierBytes = 8;
 
+// Numbers of tiles on their way to a CTA's roles (device/kernels/tile_scheduler.cuh): as many as
+// roles may be apart, and one more.
+inline constexpr u32 kTileSlots = 4;
+inline constexpr u32 kSchedulerBytes = kTileSlots * (2 * kBarrierBytes + 4);
+
 // What the epilogues of a kernel's spaces need of shared memory: the largest of each.
 struct RingShape {
   u32 planes = 0;  // of a sub-tile, 64 rows of 16-bit elements each
@@ -90,6 +95,7 @@ struct SharedLayout {
   u32 slots = 0;    // where they begin
   u32 scratch = 0;  // [warpgroup][buffer]
   u32 barriers = 0;
+  u32 tile_slots = 0;
   u32 bytes = 0;
   RingGroups rings;
 
@@ -107,7 +113,7 @@ constexpr SharedLayout shared_layout(const GemmConfig& config, const RingShape& 
   const u32 scratch = kConsumerWarpgroups * kScratchBuffers * scratch_bytes(shape);
   const u32 most_groups = shape.planes == 0 ? 0 : shape.sub_tiles;
   const u32 barriers = 2 * config.stages + 4 * most_groups;
-  const u32 used = layout.ring + scratch + barriers * kBarrierBytes;
+  const u32 used = layout.ring + scratch + barriers * kBarrierBytes + kSchedulerBytes;
   if (used > kSharedMemoryPerBlock) return layout;
 
   const u32 sharers = config.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
@@ -117,7 +123,8 @@ constexpr SharedLayout shared_layout(const GemmConfig& config, const RingShape& 
   layout.slots = layout.ring + rings.groups * rings.planes * shape.plane_bytes;
   layout.scratch = layout.slots + rings.slots * rings.slot_planes * shape.plane_bytes;
   layout.barriers = layout.scratch + scratch;
-  layout.bytes = layout.barriers + barriers * kBarrierBytes;
+  layout.tile_slots = layout.barriers + barriers * kBarrierBytes;
+  layout.bytes = layout.tile_slots + kSchedulerBytes;
   layout.fitting = rings.groups != 0 || shape.planes == 0;
   return layout;
 }

@@ -44,11 +44,47 @@ __device__ __forceinline__ void barrier_arrive(ClusterAddress barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.byte) : "memory");
 }
 
+// One lane of the warp arrives at the barrier of a CTA of the cluster that lies where `barrier`
+// lies in this one. All in one, as the assembler would keep the lane's number and the address in
+// registers, which consumers lack.
+__device__ __forceinline__ void barrier_arrive_by_warp(SharedAddress barrier, u32 cta_rank) {
+  asm volatile(
+      "{\n"
+      ".reg .pred elected;\n"
+      ".reg .b32 remote;\n"
+      "elect.sync _|elected, 0xffffffff;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "@elected mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(barrier.byte),
+      "r"(cta_rank)
+      : "memory");
+}
+
 // Arrives, and adds `bytes` to what TMA must deliver before the phase completes.
 __device__ __forceinline__ void barrier_arrive_expect(SharedAddress barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.byte),
                "r"(bytes)
                : "memory");
+}
+
+// The same at a barrier of any CTA of the cluster, and a word into its shared memory, which
+// completes there as bytes of TMA do.
+__device__ __forceinline__ void barrier_arrive_expect(ClusterAddress barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" ::"r"(barrier.byte),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void send_word(ClusterAddress to, u32 word, ClusterAddress barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(to.byte),
+      "r"(word), "r"(barrier.byte)
+      : "memory");
+}
+
+__device__ __forceinline__ u32 load_word(SharedAddress address) {
+  u32 word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address.byte) : "memory");
+  return word;
 }
 
 __device__ __forceinline__ bool barrier_test(SharedAddress barrier, u32 parity) {

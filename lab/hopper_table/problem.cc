@@ -91,6 +91,9 @@ void Support::compare(const Shape& shape, const TensorSet& set, const Variant& v
 Problem::Problem(const Device& device, const Support& support, const Shape& shape, unsigned sets,
                  unsigned planes, std::size_t extra)
     : device_(device), shape_(shape), extra_(extra) {
+  tile_counter_ = device_.allocate(sizeof(unsigned));
+  owned_.push_back(tile_counter_);
+  device_.fill_bytes(tile_counter_, 0, sizeof(unsigned));
   const bool a_by_k = shape.layout == device::OperandLayout::nt;
   const bool b_by_k = shape.layout != device::OperandLayout::tn;
   unsigned long long seed = 1;
@@ -161,6 +164,7 @@ std::function<void(unsigned set)> prepare(const Device& device, const LoadedKern
                         device::box_b(config, variant.shape));
     one.order = device::tile_order(config, variant.shape, shape.m, shape.n, band.length / across,
                                    band.columns);
+    one.tile_counter = problem.tile_counter();
     one.k_blocks = device::ceil_div(shape.k, device::kBlockK);
     for (unsigned i = 0; i < variant.shape.loads; ++i) {
       one.loads[i] = plane_map(device, set.loads.at(i), shape.fp16);

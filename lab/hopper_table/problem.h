@@ -73,6 +73,7 @@ class Problem {
 
   const Shape& shape() const { return shape_; }
   const std::vector<TensorSet>& sets() const { return sets_; }
+  DevicePointer tile_counter() const { return tile_counter_; }
   // Every element becomes a NaN whose bits no rounding produces.
   void poison_outputs() const;
 
@@ -84,6 +85,7 @@ class Problem {
   std::size_t extra_;
   std::vector<TensorSet> sets_;
   std::vector<DevicePointer> owned_;
+  DevicePointer tile_counter_ = 0;
 };
 
 // A loaded kernel, and how many of its clusters run at once.

@@ -54,7 +54,8 @@ std::vector<KernelLaunch> lower_split(const Program& program, const DimValues& s
     }
     for (KernelLaunch& launch : made.launches) {
       for (TensorMapSpec& map : launch.maps) map.tensor = one.part.tensors[map.tensor];
-      for (int& tensor : launch.pointers) tensor = one.part.tensors[tensor];
+      for (int& tensor : launch.pointers)
+        if (tensor != kTileCounter) tensor = one.part.tensors[tensor];
       launch.scratch = parts.scratch;
       launch.note = launch.note.empty() ? note : note + "; " + launch.note;
       launches.push_back(std::move(launch));

@@ -76,7 +76,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
                  .behind = "\n" + structs,
                  .attributes = "__launch_bounds__(kThreads, 1)\n"
                                "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n",
-                 .body = filled("  program_kernel<kConfig$>(a);\n", {names})},
+                 .body = filled("  program_kernel<kConfig$>(a, $);\n", {names, arguments.tile_counter()})},
                 sizes, arguments, grid_of(sizes, map, kernel, config), device::kThreads);
   launch.cluster = config.cluster_size();
   launch.shared_bytes = device::shared_layout(config, ring).bytes;

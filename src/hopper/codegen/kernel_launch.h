@@ -39,6 +39,10 @@ struct ScratchTensor {
   friend bool operator==(const ScratchTensor&, const ScratchTensor&) = default;
 };
 
+// Among a launch's pointers: no tensor, but a u32 that is 0 between launches, which deals out tiles
+// (device/kernels/tile_scheduler.cuh).
+inline constexpr int kTileCounter = -1;
+
 // The kernel takes one argument, in this order and without gaps:
 //   TensorMap maps[max(1, maps)]        128 bytes each
 //   u64 pointers[max(1, pointers)]      device addresses of whole tensors
@@ -48,7 +52,7 @@ struct KernelLaunch {
   std::string function;  // the kernel's name in the text, `extern "C"`
   std::string source;    // CUDA C++; includes device/*.cuh and nothing else
   std::vector<TensorMapSpec> maps;
-  std::vector<int> pointers;      // tensors, by index as TensorMapSpec's
+  std::vector<int> pointers;      // tensors, by index as TensorMapSpec's; or kTileCounter
   std::vector<uint32_t> numbers;  // for the sizes the program was lowered for
   uint32_t grid = 1;              // CTAs
   uint32_t cluster = 1;

@@ -37,6 +37,12 @@ std::string LaunchArguments::map(const TensorMapSpec& spec, const std::string& r
   return "a.maps[" + map_names_[index] + "]";
 }
 
+std::string LaunchArguments::tile_counter() {
+  pointers_.push_back(kTileCounter);
+  pointer_names_.push_back(names_.make("tile_counter"));
+  return "a.pointers[" + pointer_names_.back() + "]";
+}
+
 std::string LaunchArguments::pointer(int tensor) {
   const auto found = std::find(pointers_.begin(), pointers_.end(), tensor);
   const size_t index = static_cast<size_t>(found - pointers_.begin());

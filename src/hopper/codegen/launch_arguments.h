@@ -34,6 +34,8 @@ class LaunchArguments {
   // one tensor.
   std::string map(const TensorMapSpec& spec, const std::string& role);
   std::string pointer(int tensor);
+  // Where the launch's counter of tiles lies.
+  std::string tile_counter();
   // Throws Error if the value does not fit into 32 bits.
   std::string number(const std::string& name, int64_t value);
   // Elements and bytes between a tensor's rows; its rows and columns as it lies in memory.

@@ -148,10 +148,25 @@ const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const int64
   variant->row_strides.assign(row_strides.begin(), row_strides.end());
   for (const KernelLaunch& launch : variant->launches)
     variant->functions.push_back(state_->kernels->load(name_, launch));
+  const auto deals_tiles = [](const KernelLaunch& launch) {
+    return std::ranges::find(launch.pointers, kTileCounter) != launch.pointers.end();
+  };
+  if (std::ranges::any_of(variant->launches, deals_tiles)) make_tile_counter();
   if (!variant->launches.empty())
     variant->shared_bytes = offsets_of(variant->launches.front().scratch).back();
   variants_.push_back(std::move(variant));
   return *variants_.back();
+}
+
+// Its launches run one after another, so they share it.
+void LaunchedKernel::make_tile_counter() {
+  if (tile_counter_.bytes() != 0) return;
+  const Context::Scope scope(*state_->context);
+  tile_counter_ = DeviceMemory(state_->context, sizeof(uint32_t), state_->stream,
+                               "the counter of tiles of program '" + name_ + "'",
+                               Allocation::plain);
+  fill_bytes({tile_counter_.data(), DType::i32, 1, 1, 1}, 0, state_->stream);
+  check_driver(driver().stream_synchronize(state_->stream), "clearing a counter of tiles");
 }
 
 int64_t scratch_bytes_of(const std::vector<ScratchTensor>& tensors) {
@@ -268,7 +283,10 @@ void LaunchedKernel::pack(Binding& binding) const {
       std::memcpy(data + i * sizeof map, &map, sizeof map);
     }
     for (size_t i = 0; i < launch.pointers.size(); ++i) {
-      const DeviceAddress address = address_of(binding.places[launch.pointers[i]].data);
+      const int tensor = launch.pointers[i];
+      const DeviceAddress address = tensor == kTileCounter
+                                        ? tile_counter_.address()
+                                        : address_of(binding.places[tensor].data);
       std::memcpy(data + pointers_at + i * 8, &address, 8);
     }
     std::copy(launch.numbers.begin(), launch.numbers.end(),

@@ -82,6 +82,7 @@ class LaunchedKernel : public Kernel {
 
   const Binding& bind(std::span<const TensorView> tensors);
   const Variant& variant_for(std::span<const int64_t> row_strides);
+  void make_tile_counter();
   void place_shared(Binding& binding);
   void stage(Binding& binding);
   void pack(Binding& binding) const;
@@ -97,6 +98,7 @@ class LaunchedKernel : public Kernel {
   std::vector<std::unique_ptr<Binding>> bindings_;
   size_t last_ = 0;       // the binding of the last run
   DeviceMemory scratch_;  // of copies
+  DeviceMemory tile_counter_;
   BackendMemory shared_;  // of what launches pass on
   size_t shared_bytes_ = 0;
 };
