@@ -106,9 +106,7 @@ struct TileScheduler {
   __device__ __forceinline__ SharedAddress full(u32 slot) const {
     return slots + slot * kBarrierBytes;
   }
-  __device__ __forceinline__ SharedAddress empty(u32 slot) const {
-    return full(kTileSlots + slot);
-  }
+  __device__ __forceinline__ SharedAddress empty(u32 slot) const { return full(kTileSlots + slot); }
   __device__ __forceinline__ SharedAddress number(u32 slot) const {
     return full(2 * kTileSlots) + slot * static_cast<u32>(sizeof(u32));
   }

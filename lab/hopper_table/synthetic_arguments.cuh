@@ -15,7 +15,7 @@ struct SyntheticArguments {
   TensorMap stores[kMaxSyntheticPlanes];
   TileOrder order;
   u64 tile_counter = 0;  // device/kernels/tile_scheduler.cuh
-  u32 k_blocks = 1;  // the contraction in units of kBlockK, rounded up; at least one
+  u32 k_blocks = 1;      // the contraction in units of kBlockK, rounded up; at least one
 };
 
 }  // namespace coda::device

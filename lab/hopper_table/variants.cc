@@ -194,7 +194,8 @@ std::string kernel_source(const Variant& variant) {
          "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
          "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n"
          "gemm(const __grid_constant__ SyntheticArguments arguments) {\n"
-         "  program_kernel<kConfig, SyntheticSpace<kConfig, kTraits>>(arguments, arguments.tile_counter);\n"
+         "  program_kernel<kConfig, SyntheticSpace<kConfig, kTraits>>(arguments, "
+         "arguments.tile_counter);\n"
          "}\n"
          "}  // namespace coda::device\n";
 }

@@ -30,7 +30,7 @@
 
 namespace coda::hopper {
 
-// The threads of one block.
+// The threads of one block, or of a cluster's blocks together.
 class HostBlock {
  public:
   // Runs `body(argument)` once for each thread. For some rounds at a time a warp is held back, as
@@ -40,22 +40,25 @@ class HostBlock {
     constexpr unsigned kMostRounds = 256;
     HostBlock block(threads, body, argument);
     current_ = &block;
-    const unsigned warps = (threads.threads + kWarp - 1) / kWarp;
+    const unsigned all = threads.threads * threads.cluster;
+    const unsigned first = threads.block;
+    const unsigned warps = (all + kWarp - 1) / kWarp;
     std::minstd_rand random(threads.block + 1);
     unsigned held = warps;  // none
     unsigned rounds = 0;
-    for (unsigned left = threads.threads; left > 0;) {
+    for (unsigned left = all; left > 0;) {
       if (rounds-- == 0) {
         held = random() % warps;
         rounds = random() % kMostRounds;
       }
       bool any_ran = false;
-      for (unsigned t = 0; t < threads.threads; ++t) {
+      for (unsigned t = 0; t < all; ++t) {
         Fiber& fiber = block.fibers_[t];
         const bool waits = fiber.place != nullptr && *fiber.place == fiber.value;
         if (fiber.ended || waits || t / kWarp == held) continue;
         any_ran = true;
-        threads.thread = t;
+        threads.thread = t % threads.threads;
+        threads.block = first + t / threads.threads;
         swapcontext(&block.scheduler_, &fiber.context);
         if (fiber.ended) --left;
       }
@@ -63,10 +66,11 @@ class HostBlock {
       if (held == warps) throw std::runtime_error("the threads of a block wait for one another");
       held = warps;
     }
+    threads.block = first;
   }
 
   static void wait_while(const unsigned* place, unsigned value) {
-    Fiber& fiber = current_->fibers_[current_->threads_.thread];
+    Fiber& fiber = current_->running();
     fiber.place = place;
     fiber.value = value;
     swapcontext(&fiber.context, &current_->scheduler_);
@@ -83,7 +87,11 @@ class HostBlock {
   };
 
   HostBlock(HostThreads& threads, void (*body)(const void*), const void* argument)
-      : threads_(threads), body_(body), argument_(argument), fibers_(threads.threads) {
+      : threads_(threads),
+        body_(body),
+        argument_(argument),
+        first_(threads.block),
+        fibers_(threads.threads * threads.cluster) {
     for (Fiber& fiber : fibers_) {
       fiber.stack.reset(new char[kStack]);
       getcontext(&fiber.context);
@@ -96,13 +104,17 @@ class HostBlock {
   static void start() {
     HostBlock& block = *current_;
     block.body_(block.argument_);
-    block.fibers_[block.threads_.thread].ended = true;
+    block.running().ended = true;
+  }
+  Fiber& running() {
+    return fibers_[(threads_.block - first_) * threads_.threads + threads_.thread];
   }
 
   inline static HostBlock* current_ = nullptr;
   HostThreads& threads_;
   void (*body_)(const void*);
   const void* argument_;
+  unsigned first_;  // block
   ucontext_t scheduler_{};
   std::vector<Fiber> fibers_;
 };
@@ -142,7 +154,10 @@ class HostKernel {
       arguments.resize((arguments.size() + 127) / 128 * 128);
     }
     if (launch_.maps.empty()) arguments.resize(128);
-    for (int tensor : launch_.pointers) append(&addresses[tensor], 8);
+    unsigned tile_counter = 0;
+    void* const counter = &tile_counter;
+    for (int tensor : launch_.pointers)
+      append(tensor == kTileCounter ? &counter : &addresses[tensor], 8);
     if (launch_.pointers.empty()) arguments.resize(arguments.size() + 8);
     append(launch_.numbers.data(), 4 * launch_.numbers.size());
     arguments.resize(arguments.size() + 256);  // the struct's own padding
@@ -153,11 +168,16 @@ class HostKernel {
                         .blocks = launch_.grid,
                         .cluster = launch_.cluster,
                         .wait_while = &HostBlock::wait_while};
-    for (threads.block = 0; threads.block < threads.blocks; ++threads.block) {
+    for (unsigned first = 0; first < threads.blocks; first += threads.cluster) {
+      threads.block = first;
       begin_(&threads);
       HostBlock::run(threads, run_, aligned.get());
-      end_();
+      for (unsigned cta = 0; cta < threads.cluster; ++cta) {
+        threads.block = first + cta;
+        end_();
+      }
     }
+    if (tile_counter != 0) throw std::runtime_error("a launch leaves its counter of tiles");
   }
 
  private:
@@ -167,8 +187,8 @@ class HostKernel {
         std::filesystem::temp_directory_path() / ("coda_host_kernel_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder);
     const std::string stem = (folder / name).string();
-    // Of a kernel with a product a block begins with shared memory that nobody has written, and
-    // ends when its last stores have left.
+    // Of a kernel with a product a cluster begins with shared memory that nobody has written, and
+    // a block ends when its last stores have left.
     const bool is_product = !launch.maps.empty();
     std::ofstream(stem + ".cc") << launch.source << R"(
 namespace coda::device::precise {}
@@ -178,7 +198,7 @@ extern "C" void host_run(const void* arguments) {
   )" << launch.function << R"((*static_cast<const Arguments*>(arguments));
 }
 extern "C" void host_begin(HostThreads* threads) {
-  begin_block(threads);
+  begin_cluster(threads);
 )" << (is_product ? "  begin_shared_memory();\n" : "")
                                 << "}\nextern \"C\" void host_end() {\n"
                                 << (is_product ? "  store_wait_read<0>();\n" : "") << "}\n";

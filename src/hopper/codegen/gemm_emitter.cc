@@ -69,15 +69,15 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   if (has_column_partials) headers.emplace_back("epilogue/column_partial.cuh");
   if (has_direct_loads) headers.emplace_back("epilogue/direct_pairs.cuh");
   headers.emplace_back("kernels/program_kernel.cuh");
-  KernelLaunch launch =
-      launch_of({.function = identifier(sizes.program().name) + "_kernel",
-                 .headers = headers,
-                 .before = "\n" + config_text(config) + "\n",
-                 .behind = "\n" + structs,
-                 .attributes = "__launch_bounds__(kThreads, 1)\n"
-                               "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n",
-                 .body = filled("  program_kernel<kConfig$>(a, $);\n", {names, arguments.tile_counter()})},
-                sizes, arguments, grid_of(sizes, map, kernel, config), device::kThreads);
+  KernelLaunch launch = launch_of(
+      {.function = identifier(sizes.program().name) + "_kernel",
+       .headers = headers,
+       .before = "\n" + config_text(config) + "\n",
+       .behind = "\n" + structs,
+       .attributes = "__launch_bounds__(kThreads, 1)\n"
+                     "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n",
+       .body = filled("  program_kernel<kConfig$>(a, $);\n", {names, arguments.tile_counter()})},
+      sizes, arguments, grid_of(sizes, map, kernel, config), device::kThreads);
   launch.cluster = config.cluster_size();
   launch.shared_bytes = device::shared_layout(config, ring).bytes;
   return launch;

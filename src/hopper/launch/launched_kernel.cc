@@ -162,9 +162,9 @@ const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const int64
 void LaunchedKernel::make_tile_counter() {
   if (tile_counter_.bytes() != 0) return;
   const Context::Scope scope(*state_->context);
-  tile_counter_ = DeviceMemory(state_->context, sizeof(uint32_t), state_->stream,
-                               "the counter of tiles of program '" + name_ + "'",
-                               Allocation::plain);
+  tile_counter_ =
+      DeviceMemory(state_->context, sizeof(uint32_t), state_->stream,
+                   "the counter of tiles of program '" + name_ + "'", Allocation::plain);
   fill_bytes({tile_counter_.data(), DType::i32, 1, 1, 1}, 0, state_->stream);
   check_driver(driver().stream_synchronize(state_->stream), "clearing a counter of tiles");
 }

@@ -166,7 +166,7 @@ struct Space0 {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 __cluster_dims__(kConfig.cluster_size(), 1, 1)
 rope_kernel(const __grid_constant__ Arguments a) {
-  program_kernel<kConfig, Space0>(a);
+  program_kernel<kConfig, Space0>(a, a.pointers[tile_counter]);
 }
 
 }  // namespace coda::device

@@ -23,7 +23,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .schedule = Schedule::cooperative,
                              .layout = OperandLayout::tn};
 
-using Arguments = KernelArguments<6, 1, 6>;
+using Arguments = KernelArguments<6, 2, 6>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.parts = 2, .stores = 3};
@@ -92,7 +92,7 @@ struct Space0 {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     __cluster_dims__(kConfig.cluster_size(), 1, 1)
         gate_up_forward(const __grid_constant__ Arguments arguments) {
-  program_kernel<kConfig, Space0>(arguments);
+  program_kernel<kConfig, Space0>(arguments, arguments.pointers[1]);
 }
 
 }  // namespace coda::device

@@ -25,7 +25,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .schedule = Schedule::ping_pong,
                              .layout = OperandLayout::nn};
 
-using Arguments = KernelArguments<9, 4, 9>;
+using Arguments = KernelArguments<9, 5, 9>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.segments = 3, .loads = 2, .stores = 2, .column_partials = 1};
@@ -120,7 +120,7 @@ struct Space0 {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     __cluster_dims__(kConfig.cluster_size(), 1, 1)
         norm_backward(const __grid_constant__ Arguments arguments) {
-  program_kernel<kConfig, Space0>(arguments);
+  program_kernel<kConfig, Space0>(arguments, arguments.pointers[4]);
 }
 
 }  // namespace coda::device

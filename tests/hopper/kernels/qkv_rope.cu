@@ -25,7 +25,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .schedule = Schedule::cooperative,
                              .layout = OperandLayout::tn};
 
-using Arguments = KernelArguments<7, 4, 16>;
+using Arguments = KernelArguments<7, 5, 16>;
 
 // Space 0: q, 1: k.
 template <u32 kSpace>
@@ -179,7 +179,7 @@ struct Space2 {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     __cluster_dims__(kConfig.cluster_size(), 1, 1)
         qkv_rope(const __grid_constant__ Arguments arguments) {
-  program_kernel<kConfig, Rotated<0>, Rotated<1>, Space2>(arguments);
+  program_kernel<kConfig, Rotated<0>, Rotated<1>, Space2>(arguments, arguments.pointers[4]);
 }
 
 }  // namespace coda::device

@@ -29,7 +29,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .schedule = Schedule::ping_pong,
                              .layout = OperandLayout::nn};
 
-using Arguments = KernelArguments<7, 3, 7>;
+using Arguments = KernelArguments<7, 4, 7>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.loads = 2, .stores = 3};
@@ -118,7 +118,7 @@ struct Space0 {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     __cluster_dims__(kConfig.cluster_size(), 1, 1)
         swiglu_backward(const __grid_constant__ Arguments arguments) {
-  program_kernel<kConfig, Space0>(arguments);
+  program_kernel<kConfig, Space0>(arguments, arguments.pointers[3]);
 }
 
 }  // namespace coda::device

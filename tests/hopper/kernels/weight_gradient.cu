@@ -17,7 +17,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .schedule = Schedule::cooperative,
                              .layout = OperandLayout::nt};
 
-using Arguments = KernelArguments<2, 1, 7>;
+using Arguments = KernelArguments<2, 2, 7>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.stores = 0};
@@ -65,7 +65,7 @@ struct Space0 {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     __cluster_dims__(kConfig.cluster_size(), 1, 1)
         weight_gradient(const __grid_constant__ Arguments arguments) {
-  program_kernel<kConfig, Space0>(arguments);
+  program_kernel<kConfig, Space0>(arguments, arguments.pointers[1]);
 }
 
 }  // namespace coda::device

@@ -12,7 +12,9 @@
 
 namespace coda::device {
 
-inline std::vector<std::vector<float>> host_tiles;  // of this block, in their order
+using HostTiles = std::vector<std::vector<float>>;  // of a block, in their order
+inline HostTiles host_tiles_of[kMostHostCtas];
+inline HostTiles& host_tiles() { return host_tiles_of[host_rank()]; }
 
 template <GemmConfig kConfig>
 struct Mainloop {
@@ -28,7 +30,7 @@ struct Mainloop {
   SharedAddress full;
   SharedAddress empty;
 
-  void init_barriers() const { host_tiles.clear(); }
+  void init_barriers() const { host_tiles().clear(); }
 
   template <class Space, class Arguments>
   void load(const Arguments& arguments, TileCoord tile, u32, State&) const {
@@ -57,7 +59,7 @@ struct Mainloop {
         }
       }
     }
-    host_tiles.push_back(std::move(result));
+    host_tiles().push_back(std::move(result));
     ++host_threads->steps;
   }
 
@@ -71,11 +73,11 @@ struct Mainloop {
                 Issued issued, Scales scales) const {
     unrolled<kSteps>(begun);
     issued();
-    while (host_tiles.size() <= state.tile) {
+    while (host_tiles().size() <= state.tile) {
       host_threads->wait_while(&host_threads->steps, host_threads->steps);
     }
     const u32 thread = thread_index() % kWarpgroupSize;
-    const std::vector<float>& sums = host_tiles[state.tile];
+    const std::vector<float>& sums = host_tiles()[state.tile];
     constexpr u32 kTile = kConfig.tile_m * kConfig.tile_n;
     for (u32 block = 0; block < sums.size() / kTile; ++block) {
       const auto own = scales(block / kConfig.sums_of_stage());

@@ -14,11 +14,13 @@
 namespace coda::device {
 
 inline constexpr u32 kHostSharedBytes = 232448;
+// Where a kernel's text takes it to begin, and the bytes of each CTA.
 alignas(1024) inline u8 shared_memory[kHostSharedBytes];
+inline u8 host_shared[kMostHostCtas][kHostSharedBytes];
 
 inline u8* shared_byte(SharedAddress address) {
   if (address.byte >= kHostSharedBytes) std::abort();
-  return shared_memory + address.byte;
+  return host_shared[host_rank()] + address.byte;
 }
 inline SharedAddress shared_address(const void* pointer) {
   return {static_cast<u32>(static_cast<const u8*>(pointer) - shared_memory)};
@@ -42,23 +44,55 @@ inline HostMBarrier& host_barrier(SharedAddress address) {
   return *reinterpret_cast<HostMBarrier*>(shared_byte(address));
 }
 
+// The CTA's rank stands above the address in its shared memory.
+inline constexpr u32 kHostRankBit = 24;
+inline ClusterAddress cluster_address(SharedAddress address, u32 cta_rank) {
+  return {address.byte | cta_rank << kHostRankBit};
+}
+inline u8* cluster_byte(ClusterAddress address) {
+  const u32 byte = address.byte % (1u << kHostRankBit);
+  const u32 rank = address.byte >> kHostRankBit;
+  if (byte >= kHostSharedBytes || rank >= host_threads->cluster) std::abort();
+  return host_shared[rank] + byte;
+}
+inline HostMBarrier& host_barrier(ClusterAddress address) {
+  return *reinterpret_cast<HostMBarrier*>(cluster_byte(address));
+}
+
 struct HostLoad {
   SharedAddress barrier;
   std::function<u32()> move;  // returns its bytes
 };
-inline std::vector<HostLoad> host_loads;
+inline std::vector<HostLoad> host_loads_of[kMostHostCtas];
+inline std::vector<HostLoad>& host_loads() { return host_loads_of[host_rank()]; }
 
 inline void barrier_init(SharedAddress barrier, u32 arrivals) {
   host_barrier(barrier) = {0, static_cast<u8>(arrivals), static_cast<short>(arrivals), 0};
 }
 inline void fence_barrier_init() {}
-inline void barrier_arrive(SharedAddress barrier) {
+template <class Address>
+void barrier_arrive(Address barrier) {
   if (--host_barrier(barrier).pending < 0) std::abort();
   host_barrier(barrier).look();
 }
-inline void barrier_arrive_expect(SharedAddress barrier, u32 bytes) {
+template <class Address>
+void barrier_arrive_expect(Address barrier, u32 bytes) {
   host_barrier(barrier).bytes += static_cast<int>(bytes);
   barrier_arrive(barrier);
+}
+inline void barrier_arrive_by_warp(SharedAddress barrier, u32 cta_rank) {
+  synchronize_warp();
+  if (thread_index() % 32 == 0) barrier_arrive(cluster_address(barrier, cta_rank));
+}
+inline void send_word(ClusterAddress to, u32 word, ClusterAddress barrier) {
+  std::memcpy(cluster_byte(to), &word, sizeof(word));
+  host_barrier(barrier).bytes -= static_cast<int>(sizeof(word));
+  host_barrier(barrier).look();
+}
+inline u32 load_word(SharedAddress address) {
+  u32 word;
+  std::memcpy(&word, shared_byte(address), sizeof(word));
+  return word;
 }
 // Whether the phase of this parity is over.
 inline bool barrier_test(SharedAddress barrier, u32 parity) {
@@ -66,10 +100,11 @@ inline bool barrier_test(SharedAddress barrier, u32 parity) {
 }
 inline void barrier_wait(SharedAddress barrier, u32 parity) {
   while (!barrier_test(barrier, parity)) {
-    for (size_t i = 0; i < host_loads.size(); ++i) {
-      if (host_loads[i].barrier != barrier) continue;
-      const HostLoad load = host_loads[i];
-      host_loads.erase(host_loads.begin() + static_cast<long>(i--));
+    std::vector<HostLoad>& loads = host_loads();
+    for (size_t i = 0; i < loads.size(); ++i) {
+      if (loads[i].barrier != barrier) continue;
+      const HostLoad load = loads[i];
+      loads.erase(loads.begin() + static_cast<long>(i--));
       host_barrier(barrier).bytes -= static_cast<int>(load.move());
       host_barrier(barrier).look();
     }

@@ -39,35 +39,41 @@ struct HostBarrier {
 };
 
 inline constexpr u32 kMostHostThreads = 1024;
-inline HostBarrier host_block;
-inline HostBarrier host_warps[kMostHostThreads / 32];
-inline HostBarrier host_named[16];  // named_barrier.cuh
-inline u64 host_slots[kMostHostThreads];
+inline constexpr u32 kMostHostCtas = 8;  // of a cluster, which run together
+struct HostCta {
+  HostBarrier block;
+  HostBarrier warps[kMostHostThreads / 32];
+  HostBarrier named[16];  // named_barrier.cuh
+  u64 slots[kMostHostThreads];
+};
+inline HostCta host_ctas[kMostHostCtas];
+inline HostBarrier host_cluster;
+inline u32 host_rank() { return host_threads->block % host_threads->cluster; }
+inline HostCta& host_cta() { return host_ctas[host_rank()]; }
 
-// What a block leaves in its barriers is not the next one's.
-inline void begin_block(HostThreads* threads) {
+// What a cluster leaves in its barriers is not the next one's.
+inline void begin_cluster(HostThreads* threads) {
   host_threads = threads;
-  host_block = {};
-  for (HostBarrier& barrier : host_warps) barrier = {};
-  for (HostBarrier& barrier : host_named) barrier = {};
+  host_cluster = {};
+  for (HostCta& cta : host_ctas) cta = {};
 }
 
-inline void synchronize_block() { host_block.wait(block_threads()); }
+inline void synchronize_block() { host_cta().block.wait(block_threads()); }
 inline void synchronize_warp() {
   const u32 warp = thread_index() / 32;
   const u32 last = block_threads() - warp * 32;
-  host_warps[warp].wait(last < 32 ? last : 32);
+  host_cta().warps[warp].wait(last < 32 ? last : 32);
 }
 
 // Calls use(values by lane) when all lanes of the warp have given theirs.
 template <class T, class Use>
 auto with_lanes(T value, Use use) {
   static_assert(sizeof(T) <= 8);
-  std::memcpy(&host_slots[thread_index()], &value, sizeof(T));
+  std::memcpy(&host_cta().slots[thread_index()], &value, sizeof(T));
   synchronize_warp();
   const auto result = use([](u32 lane) {
     T of_lane;
-    std::memcpy(&of_lane, &host_slots[thread_index() / 32 * 32 + lane % 32], sizeof(T));
+    std::memcpy(&of_lane, &host_cta().slots[thread_index() / 32 * 32 + lane % 32], sizeof(T));
     return of_lane;
   });
   synchronize_warp();

@@ -9,8 +9,8 @@ namespace coda::device {
 
 enum class NamedBarrier : u32 { mainloop_order = 1, epilogue_order = 3, warpgroup = 5 };
 
-inline void named_barrier_sync(u32 id, u32 threads) { host_named[id].wait(threads); }
-inline void named_barrier_arrive(u32 id, u32 threads) { host_named[id].arrive(threads); }
+inline void named_barrier_sync(u32 id, u32 threads) { host_cta().named[id].wait(threads); }
+inline void named_barrier_arrive(u32 id, u32 threads) { host_cta().named[id].arrive(threads); }
 
 inline void synchronize_warpgroup() {
   const u32 consumer = thread_index() / kWarpgroupSize - 1;

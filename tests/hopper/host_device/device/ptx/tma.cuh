@@ -38,27 +38,29 @@ inline void tma_prefetch_descriptor(const TensorMap*) {}
 inline void tma_load_once(SharedAddress destination, const TensorMap* map, u32 inner, u32 outer,
                           SharedAddress barrier) {
   const u32 bytes = host_map(map).bytes;
-  host_loads.push_back({barrier, [=] {
-                          visit_box(host_map(map), inner, outer, destination,
-                                    [=](const u8* memory, u8* shared) {
-                                      std::memset(shared, 0, bytes);
-                                      if (memory != nullptr) std::memcpy(shared, memory, bytes);
-                                    });
-                          return host_map(map).box_rows * host_map(map).box_columns * bytes;
-                        }});
+  host_loads().push_back({barrier, [=] {
+                            visit_box(host_map(map), inner, outer, destination,
+                                      [=](const u8* memory, u8* shared) {
+                                        std::memset(shared, 0, bytes);
+                                        if (memory != nullptr) std::memcpy(shared, memory, bytes);
+                                      });
+                            return host_map(map).box_rows * host_map(map).box_columns * bytes;
+                          }});
   ++host_threads->steps;
 }
 
 // Of the one thread that stores: groups that are not yet read, the last one open.
-inline std::vector<std::vector<std::function<void()>>> host_stores;
+using HostStores = std::vector<std::vector<std::function<void()>>>;
+inline HostStores host_stores_of[kMostHostCtas];
+inline HostStores& host_stores() { return host_stores_of[host_rank()]; }
 
 inline void tma_store_once(const TensorMap* map, u32 inner, u32 outer, SharedAddress source) {
-  if (host_stores.empty()) host_stores.emplace_back();
+  if (host_stores().empty()) host_stores().emplace_back();
   const u32 bytes = host_map(map).bytes;
   std::vector<u16> sent;
   visit_box(host_map(map), inner, outer, source,
             [&](const u8*, const u8* shared) { std::memcpy(&sent.emplace_back(), shared, bytes); });
-  host_stores.back().push_back([=] {
+  host_stores().back().push_back([=] {
     size_t i = 0;
     visit_box(host_map(map), inner, outer, source, [&](u8* memory, const u8* shared) {
       // It may read at any moment from its start to here: nobody writes there meanwhile.
@@ -69,23 +71,23 @@ inline void tma_store_once(const TensorMap* map, u32 inner, u32 outer, SharedAdd
   });
 }
 inline void store_commit() {
-  if (host_stores.empty()) host_stores.emplace_back();
-  host_stores.emplace_back();
+  if (host_stores().empty()) host_stores().emplace_back();
+  host_stores().emplace_back();
 }
 template <u32 kPending>
 void store_wait_read() {
-  while (host_stores.size() > kPending + 1) {
-    for (const auto& store : host_stores.front()) store();
-    host_stores.erase(host_stores.begin());
+  while (host_stores().size() > kPending + 1) {
+    for (const auto& store : host_stores().front()) store();
+    host_stores().erase(host_stores().begin());
   }
 }
 inline void fence_async_proxy() {}
 
-// As a block finds it: NaN in 16 and in 32 bits.
+// As a cluster finds it: NaN in 16 and in 32 bits.
 inline void begin_shared_memory() {
-  std::memset(shared_memory, 0xff, sizeof(shared_memory));
-  host_loads.clear();
-  host_stores.clear();
+  std::memset(host_shared, 0xff, sizeof(host_shared));
+  for (std::vector<HostLoad>& loads : host_loads_of) loads.clear();
+  for (HostStores& stores : host_stores_of) stores.clear();
 }
 
 }  // namespace coda::device
