@@ -82,13 +82,11 @@ __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u
   }
 }
 
-// A block makes 256 rows by 256 columns of the gradient. Most rows have no token: it first writes
-// all of them as if none had one, and while these stores go their way, looks through all tokens,
-// lists those that fall into its rows, and sorts the list by row and token. Each of its eight
-// warps, as teams, then has a run of rows, whose tokens it adds up one after another, so that loads
-// for several rows are in flight; a row with many tokens, of which each text has a few, is all
-// teams'. Where the list would be too long, the block makes fewer rows at a time, and a single row
-// from 4096 tokens at a time.
+// A block makes 256 rows by 256 columns of the gradient: it looks through all tokens, lists those
+// that fall into its rows, and sorts the list by row and token. Its eight warps, as teams, take
+// four rows each at a time; a row with many tokens, of which each text has a few, is all teams'.
+// Where the list would be too long, the block makes fewer rows at a time, and a single row from
+// 4096 tokens at a time.
 inline constexpr u32 kTeamThreads = 32;
 inline constexpr u32 kTeams = kEmbeddingThreads / kTeamThreads;
 inline constexpr u32 kGradientRows = 256;
@@ -103,9 +101,6 @@ struct TokenMatches {
   u32 first[kGradientRows + 1];  // match of each row, and of the one behind
   u32 long_row[kGradientRows];   // those with many tokens, in any order
   u32 long_rows;
-
-  __device__ __forceinline__ u32 count_of(u32 row) const { return first[row + 1] - first[row]; }
-
   float sum[kTeams][kThreadColumns][kTeamThreads];
 };
 
@@ -209,7 +204,7 @@ __device__ __forceinline__ void mark_rows(TokenMatches& matches, u32 rows, u32 c
   }
   synchronize_block();
   for (u32 row = thread_index(); row < rows; row += kEmbeddingThreads) {
-    if (matches.count_of(row) > kManyTokens) {
+    if (matches.first[row + 1] - matches.first[row] > kManyTokens) {
       matches.long_row[take_place(matches.long_rows)] = row;
     }
   }
@@ -219,6 +214,7 @@ __device__ __forceinline__ void mark_rows(TokenMatches& matches, u32 rows, u32 c
 template <Element kIn, bool kVector>
 struct ReceivedRows {
   static constexpr u32 kMany = 16 / bytes_of(kIn);  // rows in flight
+  static constexpr u32 kFew = kMany / 2;
   MatrixRows dx;
   u32 column;
   u32 valid;
@@ -232,15 +228,17 @@ struct ReceivedRows {
                                                       [&](u32 j) { return column + j; });
   }
 
-  // Adds those of matches begin to end, in their order: batch `first` and each `step`-th after it.
+  // Adds those of matches begin to end, in their order: batch `first` and each `step`-th after it,
+  // of kCount that are in flight together.
+  template <u32 kCount>
   __device__ __forceinline__ void add(Elements<kThreadColumns>& sum, const TokenMatches& matches,
                                       u32 begin, u32 end, u32 first, u32 step) const {
-    for (u32 match = begin + first * kMany; match < end; match += step * kMany) {
-      Loaded loaded[kMany];
+    for (u32 match = begin + first * kCount; match < end; match += step * kCount) {
+      Loaded loaded[kCount];
 #pragma unroll
-      for (u32 i = 0; i < kMany; ++i) loaded[i] = load(matches, match + i, match + i < end);
+      for (u32 i = 0; i < kCount; ++i) loaded[i] = load(matches, match + i, match + i < end);
 #pragma unroll
-      for (u32 i = 0; i < kMany; ++i) {
+      for (u32 i = 0; i < kCount; ++i) {
         if (match + i < end) sum = sum + values(loaded[i]);
       }
     }
@@ -250,8 +248,7 @@ struct ReceivedRows {
 // A block's columns of the gradient.
 template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
 struct GradientRows {
-  // Tokens' rows in flight, and rows of what is added to.
-  static constexpr u32 kBatch = ReceivedRows<kIn, kVector>::kMany / (kAdds ? 2 : 1);
+  static constexpr u32 kBatch = 4;  // rows of the gradient in flight
   ReceivedRows<kIn, kVector> received;
   MatrixRows added;
   MatrixRows out;
@@ -271,58 +268,41 @@ struct GradientRows {
         [&](u32 j) { return column + j; }, sum);
   }
 
-  // As if no token named them: zeros, or what they are added to.
-  __device__ __forceinline__ void store_without_tokens(const RowRange& rows) const {
-    const bool in_place = kAdds && kAdded == kOut && added.data == out.data;
-    if (in_place) return;
-    for (u32 row = thread_index() / kTeamThreads; row < rows.count; row += kTeams * kBatch) {
-      Loaded loaded[kBatch];
-#pragma unroll
-      for (u32 i = 0; i < kBatch; ++i)
-        loaded[i] = before(rows.first + row + i * kTeams, row + i * kTeams < rows.count);
-#pragma unroll
-      for (u32 i = 0; i < kBatch; ++i) {
-        Elements<kThreadColumns> x{};
-        if constexpr (kAdds) x = values(loaded[i]);
-        store(rows.first + row + i * kTeams, row + i * kTeams < rows.count, x);
-      }
-    }
-  }
-
-  // Those with few tokens: the matches of a team's run of rows lie one after another.
+  // Those with few tokens, of which the matches are listed: each by a team.
   __device__ __forceinline__ void sum_short(const TokenMatches& matches,
                                             const RowRange& rows) const {
-    const u32 run = ceil_div(rows.count, kTeams);
-    const u32 first = smaller(thread_index() / kTeamThreads * run, rows.count);
-    const u32 end = matches.first[smaller(first + run, rows.count)];
-    Elements<kThreadColumns> sum{};  // of the row so far
-    for (u32 match = matches.first[first]; match < end; match += kBatch) {
-      u32 row[kBatch];
-      bool is_short[kBatch];
-      typename ReceivedRows<kIn, kVector>::Loaded one[kBatch];
+    // Rows that receive nothing stay as they are.
+    const bool in_place = kAdds && kAdded == kOut && added.data == out.data;
+    const u32 team = thread_index() / kTeamThreads;
+    for (u32 first = team * kBatch; first < rows.count; first += kTeams * kBatch) {
+      const u32 behind = smaller(first + kBatch, rows.count);
+      if (in_place && matches.first[first] == matches.first[behind]) continue;
       Loaded loaded[kBatch];
+      // Most rows have one token or none: the first ones of all rows are in flight together.
+      typename ReceivedRows<kIn, kVector>::Loaded one[kBatch];
+      u32 begin[kBatch];
+      u32 count[kBatch];
 #pragma unroll
-      for (u32 i = 0; i < kBatch; ++i) {
-        const bool exists = match + i < end;
-        row[i] = exists ? matches.match[match + i] / kMostTokens : 0;
-        is_short[i] = exists && matches.count_of(row[i]) <= kManyTokens;
-        one[i] = received.load(matches, match + i, is_short[i]);
-        loaded[i] = before(rows.first + row[i], is_short[i] && matches.first[row[i]] == match + i);
+      for (u32 r = 0; r < kBatch; ++r) {
+        const u32 row = smaller(first + r, behind - 1);
+        begin[r] = matches.first[row];
+        count[r] = matches.first[row + 1] - begin[r];
+        const bool is_short = first + r < behind && count[r] <= kManyTokens;
+        loaded[r] = before(rows.first + row, is_short);
+        one[r] = received.load(matches, begin[r], is_short && count[r] != 0);
       }
 #pragma unroll
-      for (u32 i = 0; i < kBatch; ++i) {
-        if (!is_short[i]) continue;
-        if (matches.first[row[i]] == match + i) {
-          sum = {};
-          if constexpr (kAdds) sum = values(loaded[i]);
+      for (u32 r = 0; r < kBatch; ++r) {
+        if (first + r >= behind || count[r] > kManyTokens) continue;
+        Elements<kThreadColumns> sum{};
+        if constexpr (kAdds) sum = values(loaded[r]);
+        if (count[r] != 0) {
+          sum = sum + values(one[r]);
+          received.template add<ReceivedRows<kIn, kVector>::kFew>(sum, matches, begin[r] + 1,
+                                                                  begin[r] + count[r], 0, 1);
         }
-        sum = sum + values(one[i]);
-        if (matches.first[row[i] + 1] == match + i + 1) store(rows.first + row[i], true, sum);
+        store(rows.first + first + r, true, sum);
       }
-      // Behind a row with many tokens.
-      const u32 last = row[kBatch - 1];
-      if (match + kBatch < end && !is_short[kBatch - 1])
-        match = larger(match, matches.first[last + 1] - kBatch);
     }
   }
 
@@ -359,7 +339,6 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
   const GradientRows<kIn, kAdded, kOut, kAdds, kVector> gradient{
       {dx, column, valid_columns(column, columns)}, added, out};
   RowRange rows{first_row, behind - first_row};
-  gradient.store_without_tokens(rows);  // a barrier lies between these stores and sums
   while (rows.count != 0) {
     const u32 count = find_matches<kNumbers>(matches, ids, rows, 0, tokens);
     if (count > kMostMatches && rows.count > 1) {
@@ -373,8 +352,8 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       for (u32 i = 0; i < matches.long_rows; ++i) {
         const u32 row = matches.long_row[i];
         Elements<kThreadColumns> sum{};
-        gradient.received.add(sum, matches, matches.first[row], matches.first[row + 1], team,
-                              kTeams);
+        gradient.received.template add<ReceivedRows<kIn, kVector>::kMany>(
+            sum, matches, matches.first[row], matches.first[row + 1], team, kTeams);
         gradient.store_long(matches, rows.first + row, sum);
       }
     } else {
@@ -383,7 +362,8 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
         const u32 found = find_matches<kNumbers>(matches, ids, rows, begin,
                                                  smaller(tokens, begin + kMostMatches));
         sort_matches(matches, found);
-        gradient.received.add(sum, matches, 0, found, team, kTeams);
+        gradient.received.template add<ReceivedRows<kIn, kVector>::kMany>(sum, matches, 0, found,
+                                                                          team, kTeams);
         synchronize_block();  // the next search writes the list
       }
       gradient.store_long(matches, rows.first, sum);

@@ -21,12 +21,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The gradient of a weight behind a norm, scaled: by the model 192x128 is the best, whose 192
-// accumulators leave no room for the columns' values and for the addresses of fp32.
+// Two multiples of a gradient in fp32, with scales of rows and columns: by the model 192x128 is the
+// best, whose 192 accumulators leave no room for the scales and for the addresses of both.
 const Program& weight_gradient() {
   static const Program program = parse_program(R"(program gradient {
     acc = gemm(dy[K, M]:bf16, x[K, N]:bf16, tn)
-    store(dw, acc * per_column(norm[N]) * scalar(scale))
+    store(dw, acc * per_column(norm[N]) * per_row(r[M]) * scalar(scale))
+    store(dv, acc * per_column(other[N]) * per_row(s[M]))
   })");
   return program;
 }

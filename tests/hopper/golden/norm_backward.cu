@@ -28,6 +28,7 @@ enum : u32 {
   at_norm,
   at_row_factor,
   at_d_norm,
+  tile_counter,
 };
 // Sizes, strides (elements between rows), tile orders.
 enum : u32 {
@@ -39,7 +40,7 @@ enum : u32 {
   tile_columns_0,
   tile_rows_0,
 };
-using Arguments = KernelArguments<4, 3, 7>;
+using Arguments = KernelArguments<4, 4, 7>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.parts = 1, .loads = 2, .stores = 1, .column_partials = 1};

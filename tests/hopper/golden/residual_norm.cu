@@ -26,6 +26,7 @@ enum : u32 {
 enum : u32 {
   at_norm,
   at_squares,
+  tile_counter,
 };
 // Sizes, strides (elements between rows), tile orders.
 enum : u32 {
@@ -37,7 +38,7 @@ enum : u32 {
   tile_columns_0,
   tile_rows_0,
 };
-using Arguments = KernelArguments<5, 2, 7>;
+using Arguments = KernelArguments<5, 3, 7>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.parts = 1, .loads = 1, .stores = 2};

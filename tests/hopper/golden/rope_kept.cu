@@ -29,6 +29,7 @@ enum : u32 {
   at_position,
   at_cos,
   at_sin,
+  tile_counter,
 };
 // Sizes, strides (elements between rows), tile orders.
 enum : u32 {
@@ -42,7 +43,7 @@ enum : u32 {
   tile_columns_0,
   tile_rows_0,
 };
-using Arguments = KernelArguments<3, 4, 9>;
+using Arguments = KernelArguments<3, 5, 9>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.parts = 2, .natural_half = 64, .loads = 0, .stores = 2, .keeps_tables = true};

@@ -29,6 +29,7 @@ enum : u32 {
 // Addresses.
 enum : u32 {
   at_r,
+  tile_counter,
 };
 // Sizes, strides (elements between rows), tile orders.
 enum : u32 {
@@ -39,7 +40,7 @@ enum : u32 {
   tile_columns_0,
   tile_rows_0,
 };
-using Arguments = KernelArguments<6, 1, 6>;
+using Arguments = KernelArguments<6, 2, 6>;
 
 struct Space0 {
   static constexpr EpilogueTraits kTraits{.parts = 2, .loads = 0, .stores = 3};
