@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tiles a persistent CTA computes: a counter in memory deals them out. A cluster takes the
-// next number when it is about to load that tile. So CTAs that begin late, because another kernel
-// has their multiprocessors (a communication library's beside a product), leave their tiles to the
-// others; were tiles dealt out before, the whole launch would wait for the latest CTA. The thread
-// that loads operands in the cluster's first CTA takes numbers and sends each to all roles of all
-// CTAs, through a ring of slots in shared memory. Protocol of a slot: empty (all have read it) ->
-// full (the number has arrived). A number behind the last tile ends a walk.
+// next number when it is about to load that tile. So CTAs that begin late leave tiles to the
+// others. CTAs begin late where another kernel has their multiprocessors, as NCCL's has beside a
+// product. If each CTA had its tiles from the start, the launch would take as long as the latest
+// CTA. The thread that loads operands in the cluster's first CTA takes the numbers. It sends each
+// to all roles of all CTAs, through a ring of slots in shared memory. Protocol of a slot: empty
+// (all have read it) -> full (the number has arrived). A number behind the last tile ends a walk.
 // Invariants: every role visits the same tiles in the same order. The counter is 0 before a launch
-// and behind it: each cluster takes one number too many, and the last of these wraps it around. So
-// launches that follow one another in a stream may share a counter, also where the next one begins
-// under this one's end: a CTA allows that after its last number.
+// and behind it: each cluster takes one number too many, and the last of these wraps it around.
+// Launches that follow one another in a stream may share a counter, even where the next begins
+// under the end of this one: a CTA lets it begin after its own last number.
 #pragma once
 
 #include "device/layout/shared_layout.cuh"
@@ -25,8 +25,9 @@ struct SpaceTag {
   using Type = Space;
 };
 
-// kReaders: of a CTA's slots, beside the thread that loads operands. The tiles of all spaces are
-// one list, so that a space's last wave is filled by the next one's first tiles.
+// kReaders: warps and threads of a CTA that read numbers, without the thread that loads operands.
+// The tiles of all spaces are one list, so that a space's last wave is filled by the next one's
+// first tiles.
 template <GemmConfig kConfig, u32 kReaders, class... Spaces>
 struct TileScheduler {
   static constexpr u32 kCtas = kConfig.cluster_size();

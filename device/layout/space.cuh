@@ -8,8 +8,8 @@
 // wide (two: the members of its pairs). Member w of base column j is natural column
 // (j / half) * 2 * half + w * half + j % half of the tensor.
 //
-// A kernel is `program_kernel<kConfig, Space0, Space1, ...>(arguments)`, where `arguments` is one
-// `const __grid_constant__` struct, and each space a struct of static members:
+// A kernel is `program_kernel<kConfig, Space0, Space1, ...>(arguments, tile_counter)`, where
+// `arguments` is one `const __grid_constant__` struct, and each space a struct of static members:
 //
 //   struct Space0 {
 //     static constexpr EpilogueTraits kTraits{.parts = 2, .loads = 2, .stores = 3};

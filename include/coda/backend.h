@@ -28,7 +28,7 @@ struct ProcessPlace;
 using BackendMemory = std::shared_ptr<std::byte>;
 
 // A prepared program or call. run() is not reentrant: one Kernel is run by one thread at a time (it
-// may use many).
+// may use many), and on a GPU its runs follow one another, on one stream or on streams that wait.
 class Kernel {
  public:
   virtual ~Kernel() = default;

@@ -477,6 +477,42 @@ TEST_F(HopperBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
 
 // What the launches of a split program pass on is no tensor of the program: a kernel by itself has
 // memory for it, which stays where it is; the kernels of a session share one.
+// All launches of a kernel have one, also those of later runs; another kernel may run beside them
+// on another stream, and has its own.
+TEST_F(HopperBackendTest, ACounterOfTilesIsZeroAndOfOneKernel) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  HopperOptions dealing = options();
+  dealing.lowering = [whole = dealing.lowering](const Program& program, const DimValues& sizes,
+                                                const LowerOptions& options) {
+    std::vector<KernelLaunch> launches = whole(program, sizes, options);
+    launches.front().pointers = {1, kTileCounter};
+    launches.push_back(launches.front());
+    return launches;
+  };
+  const auto backend = make_hopper_backend(dealing);
+  const Stream stream = Stream::make();
+  backend->use_stream(stream);
+  const DimValues sizes{{"M", 100}, {"N", 64}};
+  const DeviceTensor x(DType::bf16, 100, 64, stream);
+  const DeviceTensor y(DType::bf16, 100, 64, stream);
+  const auto first = backend->prepare(program_of("first"), sizes);
+  const auto second = backend->prepare(program_of("second"), sizes);
+  for (const auto* kernel : {&first, &first, &second})
+    (*kernel)->run(std::vector<TensorView>{x.view(), y.view()});
+  ASSERT_THAT(fake_->launches, SizeIs(6));
+  std::vector<uint64_t> counters;
+  for (const FakeLaunch& launch : fake_->launches) {
+    counters.push_back(arguments_of(launch).pointers[1]);
+    ASSERT_EQ(fake_->allocated.at(counters.back()), sizeof(uint32_t));
+    uint32_t value = 0;
+    std::memcpy(&value, reinterpret_cast<const void*>(counters.back()), sizeof value);
+    EXPECT_EQ(value, 0U);
+  }
+  EXPECT_THAT(counters, ElementsAre(counters[0], counters[0], counters[0], counters[0], counters[4],
+                                    counters[4]));
+  EXPECT_NE(counters[0], counters[4]);
+}
+
 TEST_F(HopperBackendTest, LaunchesPassOnScratchTensors) {
   if (!find_nvrtc()) GTEST_SKIP();
   HopperOptions split = options();
