@@ -102,6 +102,13 @@ TEST(ProductOnHost, SwiGluBackward) {
   expect_right(tests::library_program("swiglu_backward"), kRaggedSizes, "128x128p11s3");
 }
 
+// More tiles than the scheduler's ring has slots, with roles that run ahead of one another.
+TEST(ProductOnHost, ManyTilesOfACluster) {
+  const DimValues sizes{{"M", 128 * 9 + 37}, {"N", 264}, {"K", 72}};
+  for (const char* tile : {"128x128p21s4", "128x128c12s3", "128x128p11s3"})
+    expect_right(tests::library_program("residual_norm"), sizes, tile);
+}
+
 // The target of a row lies in any tile, and outside for some.
 TEST(ProductOnHost, Loss) {
   expect_right(tests::library_program("loss"), kRaggedSizes, "128x128p21s4");
