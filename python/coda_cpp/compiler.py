@@ -25,6 +25,7 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from coda_cpp import _core, fx_checkpoint
 from coda_cpp._core import Error, InternalError, Plan
+from coda_cpp.ddp_buckets import too_small_buckets
 from coda_cpp.fx_import import FREE, PRODUCTS
 from coda_cpp.fx_inline import inline
 from coda_cpp.fx_layout import NotUnderstood
@@ -216,7 +217,7 @@ def _settings(options: dict[str, Any] | None) -> dict[str, Any]:
 
 @functools.cache
 def _warn_once(text: str) -> None:
-    _LOG.warning("coda: left to PyTorch: %s", text)
+    _LOG.warning("coda: %s", text)
 
 
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
@@ -234,12 +235,14 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
         if settings["strict"]:
             raise
-        _warn_once(f"all: {type(why).__name__}: {why}")
+        _warn_once(f"left to PyTorch: all: {type(why).__name__}: {why}")
         fused = module
     if settings["strict"] and report.refused:
         raise Error("backend coda: products are left to PyTorch: " + "; ".join(report.refused))
     for refused in report.refused:
-        _warn_once(refused)
+        _warn_once(f"left to PyTorch: {refused}")
+    if slow := too_small_buckets():
+        _warn_once(slow)
     _LOG.info("coda: %s", report)
     inner = _inner(settings["inner"])
     if fused is module:

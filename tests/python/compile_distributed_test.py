@@ -5,7 +5,9 @@ are those of both processes' batches together."""
 import copy
 import os
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -13,6 +15,8 @@ from torch import distributed, multiprocessing
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+from coda_cpp import compiler
+from coda_cpp.ddp_buckets import too_small_buckets
 from compiled import Recorder, error, ids, llama
 
 
@@ -48,7 +52,8 @@ def _gradients(rank, kind):
     called(input_ids=batches[rank], labels=batches[rank]).loss.backward()
     gradients = [p.grad.full_tensor() if kind == "fsdp" else p.grad for p in model.parameters()]
     taken = [len(report.taken) for report in recorder.reports]
-    return error(gradients, _expected(reference, batches)), taken
+    warned = compiler._warn_once.cache_info().misses
+    return error(gradients, _expected(reference, batches)), taken, warned
 
 
 def _train(rank, meeting, results):
@@ -77,9 +82,34 @@ class SeveralProcesses(unittest.TestCase):
         taken = self._taken("ddp")
         self.assertGreater(len(taken), 2)  # graphs end where buckets do
         self.assertGreaterEqual(sum(taken), 5)
+        self.assertEqual(self.found[0]["ddp"][2], 1)  # that it has too small buckets, once
 
     def test_fsdp_layer_by_layer(self):
         self.assertEqual(self._taken("fsdp"), [2])  # one graph serves all layers
+        self.assertEqual(self.found[0]["fsdp"][2], 1)  # no word more
+
+
+class Buckets(unittest.TestCase):
+    """What is said of those of DistributedDataParallel: which size lets fusion reach over a layer."""
+
+    def _said(self, bytes_, model, mode=True):
+        ddp = types.SimpleNamespace(module=model, bucket_bytes_cap=bytes_)
+        with (mock.patch.object(DistributedDataParallel, "_get_active_ddp_module", lambda: ddp),
+              mock.patch.object(torch._dynamo.config, "optimize_ddp", mode)):
+            return too_small_buckets()
+
+    def test_larger_ones_are_advised_where_a_layer_fills_several(self):
+        model = torch.nn.Module()
+        model.layers = torch.nn.ModuleList(torch.nn.Linear(1024, 1024) for _ in range(2))
+        layer = 4 * 1024 * 1025
+        self.assertIn("a layer has 4 MB of gradients", self._said(layer - 1, model))
+        self.assertIn("bucket_cap_mb=5", self._said(layer - 1, model))
+        self.assertEqual(self._said(layer, model), "")
+        self.assertEqual(self._said(1, model, "no_optimization"), "")
+        self.assertEqual(self._said(1, torch.nn.Linear(8, 8)), "")  # no layers
+        model.requires_grad_(False)
+        self.assertEqual(self._said(1, model), "")
+        self.assertEqual(too_small_buckets(), "")  # no DistributedDataParallel
 
 
 if __name__ == "__main__":
