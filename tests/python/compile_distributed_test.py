@@ -90,7 +90,7 @@ class SeveralProcesses(unittest.TestCase):
 
 
 class Buckets(unittest.TestCase):
-    """What is said of those of DistributedDataParallel: which size lets fusion reach over a layer."""
+    """What is said of those of DistributedDataParallel: which size leaves layers whole."""
 
     def _said(self, bytes_, model, mode=True):
         ddp = types.SimpleNamespace(module=model, bucket_bytes_cap=bytes_)
