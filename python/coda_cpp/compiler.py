@@ -241,8 +241,9 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         raise Error("backend coda: products are left to PyTorch: " + "; ".join(report.refused))
     for refused in report.refused:
         _warn_once(f"left to PyTorch: {refused}")
-    if slow := too_small_buckets():
-        _warn_once(slow)
+    with contextlib.suppress(AttributeError):  # what it reads is PyTorch's own, as Dynamo reads it
+        if slow := too_small_buckets():
+            _warn_once(slow)
     _LOG.info("coda: %s", report)
     inner = _inner(settings["inner"])
     if fused is module:
