@@ -82,31 +82,43 @@ __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u
   }
 }
 
-// A block makes 256 rows by 256 columns of the gradient: it looks through all tokens, lists those
-// that fall into its rows, and sorts the list by row and token. Its eight warps, as teams, take
-// four rows each at a time; a row with many tokens, of which each text has a few, is all teams'.
-// Where the list would be too long, the block makes fewer rows at a time, and a single row from
-// 4096 tokens at a time.
+// Rows of the gradient are dealt out: of `groups` blocks for the same 256 columns, block g makes
+// rows g, g + groups and so on, as frequent tokens are neighbours in the tables of real texts. A
+// block looks through all tokens once, lists those that name its rows, and sorts the list by row
+// and token, while half of the rows that no token names are on their way to memory. Its sixteen
+// warps, as teams, sum equal parts of the list, wherever rows end in it: one row of many tokens has
+// as many loads in flight as many rows of one. A row that lies in several parts is added up by the
+// team that has its first token. Where the list would be too long, the block makes fewer rows at a
+// time, and a single row from 4096 tokens at a time.
+inline constexpr u32 kGradientThreads = 512;
 inline constexpr u32 kTeamThreads = 32;
-inline constexpr u32 kTeams = kEmbeddingThreads / kTeamThreads;
-inline constexpr u32 kGradientRows = 256;
+inline constexpr u32 kTeams = kGradientThreads / kTeamThreads;
 inline constexpr u32 kGradientColumns = kTeamThreads * kThreadColumns;
 inline constexpr u32 kMostMatches = 4096;
-inline constexpr u32 kManyTokens = 32;        // of a row: more are all teams'
-inline constexpr u32 kMostTokens = 1u << 24;  // a match is row * kMostTokens + token
+inline constexpr u32 kMostRows = 16384;  // of a block at a time
 
 struct TokenMatches {
-  u32 match[kMostMatches];
+  u32 match[kMostMatches];  // number of the row among those at hand << token_bits | token
+  union {
+    u32 moved[kMostMatches];  // while they are sorted
+    // What each team summed of a row that begins in another team's part.
+    float part[kThreadColumns][kGradientThreads];
+  };
+  u32 part_row[kTeams];  // that row's number; kNoRow where there is none
   u32 count;
-  u32 first[kGradientRows + 1];  // match of each row, and of the one behind
-  u32 long_row[kGradientRows];   // those with many tokens, in any order
-  u32 long_rows;
-  float sum[kTeams][kThreadColumns][kTeamThreads];
+  u32 has_tokens[kMostRows / 32];  // a bit for each row
 };
 
-struct RowRange {
+// Rows group + (first + i) * groups of the table, i from 0 to count - 1.
+struct DealtRows {
+  u32 groups;
+  u32 group;
+  u32 reciprocal;  // 2^32 / groups, rounded up: exact for rows of the table, never too small
   u32 first;
   u32 count;
+  u32 token_bits;
+
+  __device__ __forceinline__ u32 row(u32 i) const { return group + (first + i) * groups; }
 };
 
 // Four tokens' rows; kNoRow where there is no token.
@@ -128,32 +140,48 @@ __device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 e
 }
 
 template <RowNumbers kNumbers, bool kVector>
-__device__ __forceinline__ void list_matches(TokenMatches& matches, u64 ids, const RowRange& rows,
+__device__ __forceinline__ void list_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
                                              u32 begin, u32 end) {
-  constexpr u32 kBatch = 4;  // loads of a thread in flight
-  for (u32 base = begin + thread_index() * 4; base < end; base += kBatch * kEmbeddingThreads * 4) {
+  constexpr u32 kBatch = 8;  // loads of a thread in flight
+  constexpr u32 kStep = kGradientThreads * 4;
+  for (u32 base = begin + thread_index() * 4; base < end; base += kBatch * kStep) {
     u32 id[kBatch][4];
 #pragma unroll
     for (u32 i = 0; i < kBatch; ++i) {
-      load_ids<kNumbers, kVector>(id[i], ids, base + i * kEmbeddingThreads * 4, end);
+      load_ids<kNumbers, kVector>(id[i], ids, base + i * kStep, end);
     }
+    u32 found = 0;  // one bit for each
 #pragma unroll
     for (u32 i = 0; i < kBatch * 4; ++i) {
-      const u32 row = id[i / 4][i % 4] - rows.first;
-      if (row >= rows.count) continue;
-      const u32 place = take_place(matches.count);
-      const u32 token = base + i / 4 * kEmbeddingThreads * 4 + i % 4;
-      if (place < kMostMatches) matches.match[place] = row * kMostTokens + token;
+      u32& row = id[i / 4][i % 4];
+      const u32 turn = static_cast<u32>(static_cast<u64>(row) * rows.reciprocal >> 32);
+      const bool is_mine = row - turn * rows.groups == rows.group;
+      row = turn - rows.first;
+      if (is_mine && row < rows.count) found |= 1u << i;
+    }
+    if (found == 0) continue;
+    u32 place = take_places(matches.count, count_bits(found));
+#pragma unroll
+    for (u32 i = 0; i < kBatch * 4; ++i) {
+      if ((found >> i & 1) == 0) continue;
+      const u32 number = id[i / 4][i % 4];
+      const u32 token = base + i / 4 * kStep + i % 4;
+      set_bits(matches.has_tokens[number / 32], 1u << number % 32);
+      if (place < kMostMatches) matches.match[place] = number << rows.token_bits | token;
+      ++place;
     }
   }
 }
 
 // Lists tokens begin to end that name one of the rows, in any order, and returns how many there
-// are; beyond kMostMatches the list is not whole.
+// are; beyond kMostMatches the list is not whole. What is no row of the table has too late a turn.
 template <RowNumbers kNumbers>
-__device__ __forceinline__ u32 find_matches(TokenMatches& matches, u64 ids, const RowRange& rows,
+__device__ __forceinline__ u32 find_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
                                             u32 begin, u32 end) {
   if (thread_index() == 0) matches.count = 0;
+  for (u32 word = thread_index(); word < ceil_div(rows.count, 32); word += kGradientThreads) {
+    matches.has_tokens[word] = 0;
+  }
   synchronize_block();
   if (ids % 16 == 0 && (begin | end) % 4 == 0) {
     list_matches<kNumbers, true>(matches, ids, rows, begin, end);
@@ -166,228 +194,259 @@ __device__ __forceinline__ u32 find_matches(TokenMatches& matches, u64 ids, cons
   return count;
 }
 
-// Ascending, by a bitonic network.
+// Ascending, no two alike: runs of 32 by counting how many of a run are smaller, then two runs at a
+// time become one, where an element stands behind those of its own run and those of the other one
+// that are smaller.
 __device__ __forceinline__ void sort_matches(TokenMatches& matches, u32 count) {
-  u32 size = 1;
-  while (size < count) size *= 2;
-  for (u32 i = count + thread_index(); i < size; i += kEmbeddingThreads) matches.match[i] = ~0u;
+  constexpr u32 kSame = 2;  // elements of a thread, searched for side by side
+  const u32 padded = ceil_div(count, 32) * 32;
+  for (u32 i = count + thread_index(); i < padded; i += kGradientThreads) matches.match[i] = ~0u;
   synchronize_block();
-  for (u32 run = 2; run <= size; run *= 2) {
-    for (u32 distance = run / 2; distance != 0; distance /= 2) {
-      for (u32 pair = thread_index(); pair < size / 2; pair += kEmbeddingThreads) {
-        const u32 i = 2 * pair - (pair & (distance - 1));
-        const u32 other = i + distance;
-        const u32 a = matches.match[i];
-        const u32 b = matches.match[other];
-        if ((a > b) == ((i & run) == 0)) {
-          matches.match[i] = b;
-          matches.match[other] = a;
+  for (u32 i = thread_index(); i < count; i += kGradientThreads) {
+    const u32 run = i & ~31u;
+    const u32 match = matches.match[i];
+    u32 place = run;
+#pragma unroll
+    for (u32 j = 0; j < 32; ++j) place += matches.match[run + j] < match ? 1 : 0;
+    matches.moved[place] = match;
+  }
+  synchronize_block();
+  bool is_moved = true;
+  for (u32 bits = 5; 1u << bits < count; ++bits) {
+    const u32(&from)[kMostMatches] = is_moved ? matches.moved : matches.match;
+    u32(&to)[kMostMatches] = is_moved ? matches.match : matches.moved;
+    const u32 size = 1u << bits;  // of a run
+    for (u32 base = thread_index(); base < count; base += kSame * kGradientThreads) {
+      u32 match[kSame];
+      u32 other[kSame];  // where the other run begins
+      u32 length[kSame];
+      u32 before[kSame];  // of the other run
+#pragma unroll
+      for (u32 k = 0; k < kSame; ++k) {
+        const u32 i = base + k * kGradientThreads;
+        match[k] = i < count ? from[i] : 0;
+        other[k] = (i >> bits ^ 1) << bits;
+        length[k] = smaller(size, count - smaller(count, other[k]));
+        before[k] = 0;
+      }
+      for (u32 step = size; step != 0; step /= 2) {
+#pragma unroll
+        for (u32 k = 0; k < kSame; ++k) {
+          const u32 behind = before[k] + step;
+          const bool exists = behind <= length[k];
+          const u32 last = from[exists ? other[k] + behind - 1 : 0];
+          before[k] = exists && last < match[k] ? behind : before[k];
         }
       }
-      synchronize_block();
+#pragma unroll
+      for (u32 k = 0; k < kSame; ++k) {
+        const u32 i = base + k * kGradientThreads;
+        if (i < count) to[(i & ~size) + before[k]] = match[k];
+      }
     }
+    is_moved = !is_moved;
+    synchronize_block();
   }
-}
-
-// Where the matches of each row begin, and which rows have many.
-__device__ __forceinline__ void mark_rows(TokenMatches& matches, u32 rows, u32 count) {
-  if (thread_index() == 0) matches.long_rows = 0;
-  for (u32 row = thread_index(); row <= rows; row += kEmbeddingThreads) {
-    u32 first = 0;
-    for (u32 left = count; left != 0;) {  // matches from `first` on that may belong to rows before
-      const u32 half = left / 2;
-      const bool is_before = matches.match[first + half] / kMostTokens < row;
-      first = is_before ? first + half + 1 : first;
-      left = is_before ? left - half - 1 : half;
-    }
-    matches.first[row] = first;
-  }
-  synchronize_block();
-  for (u32 row = thread_index(); row < rows; row += kEmbeddingThreads) {
-    if (matches.first[row + 1] - matches.first[row] > kManyTokens) {
-      matches.long_row[take_place(matches.long_rows)] = row;
+  if (is_moved) {
+    for (u32 i = thread_index(); i < count; i += kGradientThreads) {
+      matches.match[i] = matches.moved[i];
     }
   }
   synchronize_block();
 }
 
-template <Element kIn, bool kVector>
-struct ReceivedRows {
-  static constexpr u32 kMany = 16 / bytes_of(kIn);  // rows in flight
-  static constexpr u32 kFew = kMany / 2;
+// A thread's columns of the gradient.
+template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
+struct GradientRows {
+  // In flight: rows of tokens, and rows that no token names.
+  static constexpr u32 kTokens = kVector ? (kAdds ? 16 : 32) / bytes_of(kIn) : 1;
+  static constexpr u32 kEmptyRows = kVector ? 4 : 1;
   MatrixRows dx;
+  MatrixRows added;
+  MatrixRows out;
   u32 column;
   u32 valid;
 
-  using Loaded = typename LoadedEight<kVector, kIn>::Type;
-  __device__ __forceinline__ Loaded load(const TokenMatches& matches, u32 match,
-                                         bool exists) const {
-    const u32 token = exists ? matches.match[match] % kMostTokens : 0;
+  using Columns = Elements<kThreadColumns>;
+  using Received = typename LoadedEight<kVector, kIn>::Type;
+  using Before = typename LoadedEight<kVector, kAdded>::Type;
+
+  static __device__ __forceinline__ u32 team() { return thread_index() / kTeamThreads; }
+
+  __device__ __forceinline__ Received received(u32 token, bool exists) const {
     return load_eight<kIn, Access::streamed, kVector>(dx.data, row_start(token, dx.stride),
                                                       exists ? valid : 0,
                                                       [&](u32 j) { return column + j; });
   }
-
-  // Adds those of matches begin to end, in their order: batch `first` and each `step`-th after it,
-  // of kCount that are in flight together.
-  template <u32 kCount>
-  __device__ __forceinline__ void add(Elements<kThreadColumns>& sum, const TokenMatches& matches,
-                                      u32 begin, u32 end, u32 first, u32 step) const {
-    for (u32 match = begin + first * kCount; match < end; match += step * kCount) {
-      Loaded loaded[kCount];
-#pragma unroll
-      for (u32 i = 0; i < kCount; ++i) loaded[i] = load(matches, match + i, match + i < end);
-#pragma unroll
-      for (u32 i = 0; i < kCount; ++i) {
-        if (match + i < end) sum = sum + values(loaded[i]);
-      }
-    }
-  }
-};
-
-// A block's columns of the gradient.
-template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
-struct GradientRows {
-  static constexpr u32 kBatch = 4;  // rows of the gradient in flight
-  ReceivedRows<kIn, kVector> received;
-  MatrixRows added;
-  MatrixRows out;
-
-  using Loaded = typename LoadedEight<kVector, kAdded>::Type;
-  __device__ __forceinline__ Loaded before(u32 row, bool exists) const {
-    const u32 column = received.column;
+  __device__ __forceinline__ Before before(u32 row, bool exists) const {
     return load_eight<kAdded, Access::in_place, kVector>(added.data, row_start(row, added.stride),
-                                                         kAdds && exists ? received.valid : 0,
+                                                         kAdds && exists ? valid : 0,
                                                          [&](u32 j) { return column + j; });
   }
-  __device__ __forceinline__ void store(u32 row, bool exists,
-                                        const Elements<kThreadColumns>& sum) const {
-    const u32 column = received.column;
+  __device__ __forceinline__ void store(u32 row, bool exists, const Columns& sum) const {
     store_eight<kOut, kVector>(
-        out.data, row_start(row, out.stride), exists ? received.valid : 0,
-        [&](u32 j) { return column + j; }, sum);
+        out.data, row_start(row, out.stride), exists ? valid : 0, [&](u32 j) { return column + j; },
+        sum);
   }
 
-  // Those with few tokens, of which the matches are listed: each by a team.
-  __device__ __forceinline__ void sum_short(const TokenMatches& matches,
-                                            const RowRange& rows) const {
-    // Rows that receive nothing stay as they are.
-    const bool in_place = kAdds && kAdded == kOut && added.data == out.data;
-    const u32 team = thread_index() / kTeamThreads;
-    for (u32 first = team * kBatch; first < rows.count; first += kTeams * kBatch) {
-      const u32 behind = smaller(first + kBatch, rows.count);
-      if (in_place && matches.first[first] == matches.first[behind]) continue;
-      Loaded loaded[kBatch];
-      // Most rows have one token or none: the first ones of all rows are in flight together.
-      typename ReceivedRows<kIn, kVector>::Loaded one[kBatch];
-      u32 begin[kBatch];
-      u32 count[kBatch];
+  // Sums the team's part of the sorted list and stores its rows, but for two: a row that begins in
+  // another part is left for the team there, and the last row is returned, as other parts may have
+  // more of it. Of a single row, all parts are left.
+  __device__ __forceinline__ u32 sum_part(TokenMatches& matches, const DealtRows& rows, u32 count,
+                                          bool is_single, Columns& sum) const {
+    const u32 begin = static_cast<u32>(static_cast<u64>(count) * team() / kTeams);
+    const u32 end = static_cast<u32>(static_cast<u64>(count) * (team() + 1) / kTeams);
+    const u32 token_mask = (1u << rows.token_bits) - 1;
+    const auto number_of = [&](u32 i) { return matches.match[i] >> rows.token_bits; };
+    const auto begins = [&](u32 i) {
+      return !is_single && (i == 0 || number_of(i - 1) != number_of(i));
+    };
+    u32 number = begin < end ? number_of(begin) : kNoRow;
+    bool is_left = begin < end && !begins(begin);
+    if (thread_index() % kTeamThreads == 0) matches.part_row[team()] = is_left ? number : kNoRow;
+    const auto leave = [&] {
 #pragma unroll
-      for (u32 r = 0; r < kBatch; ++r) {
-        const u32 row = smaller(first + r, behind - 1);
-        begin[r] = matches.first[row];
-        count[r] = matches.first[row + 1] - begin[r];
-        const bool is_short = first + r < behind && count[r] <= kManyTokens;
-        loaded[r] = before(rows.first + row, is_short);
-        one[r] = received.load(matches, begin[r], is_short && count[r] != 0);
-      }
+      for (u32 i = 0; i < kThreadColumns; ++i) matches.part[i][thread_index()] = sum.value[i];
+    };
+    for (u32 base = begin; base < end; base += kTokens) {
+      Received loaded[kTokens];
+      Before earlier[kTokens];
 #pragma unroll
-      for (u32 r = 0; r < kBatch; ++r) {
-        if (first + r >= behind || count[r] > kManyTokens) continue;
-        Elements<kThreadColumns> sum{};
-        if constexpr (kAdds) sum = values(loaded[r]);
-        if (count[r] != 0) {
-          sum = sum + values(one[r]);
-          received.template add<ReceivedRows<kIn, kVector>::kFew>(sum, matches, begin[r] + 1,
-                                                                  begin[r] + count[r], 0, 1);
+      for (u32 i = 0; i < kTokens; ++i) {
+        const u32 at = base + i;
+        const bool exists = at < end;
+        loaded[i] = received(exists ? matches.match[at] & token_mask : 0, exists);
+        if constexpr (kAdds) {
+          const bool first = exists && begins(at);
+          earlier[i] = before(first ? rows.row(number_of(at)) : 0, first);
         }
-        store(rows.first + first + r, true, sum);
       }
+#pragma unroll
+      for (u32 i = 0; i < kTokens; ++i) {
+        const u32 at = base + i;
+        if (at >= end) break;
+        if (number_of(at) != number) {
+          if (is_left) {
+            leave();
+          } else {
+            store(rows.row(number), true, sum);
+          }
+          is_left = false;
+          number = number_of(at);
+          sum = {};
+        }
+        if constexpr (kAdds) sum = sum + values(earlier[i]);
+        sum = sum + values(loaded[i]);
+      }
+    }
+    if (is_left) leave();
+    return is_left ? kNoRow : number;
+  }
+
+  // Adds what teams left of a row.
+  __device__ __forceinline__ void add_parts(const TokenMatches& matches, u32 number,
+                                            Columns& sum) const {
+    for (u32 part = 0; part < kTeams; ++part) {
+      if (matches.part_row[part] != number) continue;
+      const u32 thread = part * kTeamThreads + thread_index() % kTeamThreads;
+#pragma unroll
+      for (u32 i = 0; i < kThreadColumns; ++i) sum.value[i] += matches.part[i][thread];
     }
   }
 
-  // The teams' sums of one row become one, and are stored.
-  __device__ __forceinline__ void store_long(TokenMatches& matches, u32 row,
-                                             const Elements<kThreadColumns>& own) const {
-    const u32 team = thread_index() / kTeamThreads;
-    const u32 thread = thread_index() % kTeamThreads;
+  // Rows first to behind - 1 that no token names become zeros, or what was there before; `first` is
+  // a multiple of kEmptyRows.
+  __device__ __forceinline__ void fill_empty_rows(const TokenMatches& matches,
+                                                  const DealtRows& rows, u32 first,
+                                                  u32 behind) const {
+    if (kAdds && kAdded == kOut && added.data == out.data) return;
+    for (u32 base = first + team() * kEmptyRows; base < behind; base += kTeams * kEmptyRows) {
+      const u32 has_tokens = matches.has_tokens[base / 32] >> base % 32;
+      Before earlier[kEmptyRows];
+      bool is_empty[kEmptyRows];
 #pragma unroll
-    for (u32 i = 0; i < kThreadColumns; ++i) matches.sum[team][i][thread] = own.value[i];
-    synchronize_block();
-    if (team == 0) {
-      Elements<kThreadColumns> sum{};
-      if constexpr (kAdds) sum = values(before(row, true));
-#pragma unroll
-      for (u32 i = 0; i < kThreadColumns; ++i) {
-        for (u32 other = 0; other < kTeams; ++other) sum.value[i] += matches.sum[other][i][thread];
+      for (u32 i = 0; i < kEmptyRows; ++i) {
+        is_empty[i] = base + i < behind && (has_tokens >> i & 1) == 0;
+        earlier[i] = before(rows.row(base + i), is_empty[i]);
       }
-      store(row, true, sum);
+#pragma unroll
+      for (u32 i = 0; i < kEmptyRows; ++i) {
+        Columns x{};
+        if constexpr (kAdds) x = values(earlier[i]);
+        store(rows.row(base + i), is_empty[i], x);
+      }
     }
-    synchronize_block();
   }
 };
 
 template <Element kIn, Element kAdded, Element kOut, bool kAdds, RowNumbers kNumbers, bool kVector>
 __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32 table_rows,
-                                         u32 tokens, u32 column_blocks, const MatrixRows& dx,
-                                         u64 ids, const MatrixRows& added, const MatrixRows& out) {
-  const u32 first_row = block_index() / column_blocks * kGradientRows;
-  const u32 behind = smaller(table_rows, first_row + kGradientRows);
-  const u32 team = thread_index() / kTeamThreads;
+                                         u32 tokens, u32 groups, u32 column_blocks,
+                                         const MatrixRows& dx, u64 ids, const MatrixRows& added,
+                                         const MatrixRows& out) {
+  u32 token_bits = 1;
+  while (1u << token_bits < tokens) ++token_bits;
+  const u32 most_rows = smaller(kMostRows, 1u << (32 - token_bits));
   const u32 column = block_index() % column_blocks * kGradientColumns +
                      thread_index() % kTeamThreads * kThreadColumns;
-  const GradientRows<kIn, kAdded, kOut, kAdds, kVector> gradient{
-      {dx, column, valid_columns(column, columns)}, added, out};
-  RowRange rows{first_row, behind - first_row};
+  const GradientRows<kIn, kAdded, kOut, kAdds, kVector> gradient{dx, added, out, column,
+                                                                 valid_columns(column, columns)};
+  const u32 group = block_index() / column_blocks;
+  const u32 dealt = ceil_div(table_rows - smaller(group, table_rows), groups);
+  DealtRows rows{groups, group, ~0u / groups + 1, 0, smaller(dealt, most_rows), token_bits};
   while (rows.count != 0) {
     const u32 count = find_matches<kNumbers>(matches, ids, rows, 0, tokens);
-    if (count > kMostMatches && rows.count > 1) {
+    Elements<kThreadColumns> sum{};
+    if (count <= kMostMatches) {
+      const u32 half = rows.count / 2 / gradient.kEmptyRows * gradient.kEmptyRows;
+      gradient.fill_empty_rows(matches, rows, 0, half);
+      sort_matches(matches, count);
+      const u32 number = gradient.sum_part(matches, rows, count, false, sum);
+      gradient.fill_empty_rows(matches, rows, half, rows.count);
+      synchronize_block();
+      if (number != kNoRow) {
+        gradient.add_parts(matches, number, sum);
+        gradient.store(rows.row(number), true, sum);
+      }
+    } else if (rows.count > 1) {
       rows.count /= 2;
       continue;
-    }
-    if (count <= kMostMatches) {
-      sort_matches(matches, count);
-      mark_rows(matches, rows.count, count);
-      gradient.sum_short(matches, rows);
-      for (u32 i = 0; i < matches.long_rows; ++i) {
-        const u32 row = matches.long_row[i];
-        Elements<kThreadColumns> sum{};
-        gradient.received.template add<ReceivedRows<kIn, kVector>::kMany>(
-            sum, matches, matches.first[row], matches.first[row + 1], team, kTeams);
-        gradient.store_long(matches, rows.first + row, sum);
-      }
     } else {
-      Elements<kThreadColumns> sum{};
+      if constexpr (kAdds) sum = values(gradient.before(rows.row(0), true));
       for (u32 begin = 0; begin < tokens; begin += kMostMatches) {
         const u32 found = find_matches<kNumbers>(matches, ids, rows, begin,
                                                  smaller(tokens, begin + kMostMatches));
         sort_matches(matches, found);
-        gradient.received.template add<ReceivedRows<kIn, kVector>::kMany>(sum, matches, 0, found,
-                                                                          team, kTeams);
+        Elements<kThreadColumns> part{};
+        gradient.sum_part(matches, rows, found, true, part);
+        synchronize_block();
+        gradient.add_parts(matches, 0, sum);
         synchronize_block();  // the next search writes the list
       }
-      gradient.store_long(matches, rows.first, sum);
+      gradient.store(rows.row(0), gradient.team() == 0, sum);
     }
     synchronize_block();  // the next search writes the list
-    rows = {rows.first + rows.count, behind - rows.first - rows.count};
+    rows.first += rows.count;
+    rows.count = smaller(dealt - rows.first, most_rows);
   }
 }
 
-// `added` is what the gradient is added to, if kAdds.
+// `added` is what the gradient is added to, if kAdds. Of groups * column_blocks blocks; groups is 2
+// or more, and table_rows * groups at most 2^32.
 template <Element kIn, Element kAdded, Element kOut, bool kAdds,
           RowNumbers kNumbers = RowNumbers::ids>
 __device__ __forceinline__ void embedding_backward(TokenMatches& matches, u32 columns,
-                                                   u32 table_rows, u32 tokens, u32 column_blocks,
-                                                   MatrixRows dx, u64 ids, MatrixRows added,
-                                                   MatrixRows out) {
+                                                   u32 table_rows, u32 tokens, u32 groups,
+                                                   u32 column_blocks, MatrixRows dx, u64 ids,
+                                                   MatrixRows added, MatrixRows out) {
   const bool vector = is_vector<kIn>(dx, columns) && is_vector<kOut>(out, columns) &&
                       (!kAdds || is_vector<kAdded>(added, columns));
   if (vector) {
-    sum_rows<kIn, kAdded, kOut, kAdds, kNumbers, true>(matches, columns, table_rows, tokens,
+    sum_rows<kIn, kAdded, kOut, kAdds, kNumbers, true>(matches, columns, table_rows, tokens, groups,
                                                        column_blocks, dx, ids, added, out);
   } else {
     sum_rows<kIn, kAdded, kOut, kAdds, kNumbers, false>(matches, columns, table_rows, tokens,
-                                                        column_blocks, dx, ids, added, out);
+                                                        groups, column_blocks, dx, ids, added, out);
   }
 }
 

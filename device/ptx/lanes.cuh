@@ -25,9 +25,15 @@ __device__ __forceinline__ u32 exchange(u32 value, u32 mask) {
 // Of all lanes' values.
 __device__ __forceinline__ u32 largest_of_warp(u32 value) { return __reduce_max_sync(~0u, value); }
 
-// A number of its own for each call, from a counter in shared memory: no two the same, in any
-// order.
-__device__ __forceinline__ u32 take_place(u32& counter) { return atomicAdd(&counter, 1u); }
+// Numbers of its own for each call, from a counter in shared memory, of which it gets the first: no
+// two the same, in any order.
+__device__ __forceinline__ u32 take_places(u32& counter, u32 places) {
+  return atomicAdd(&counter, places);
+}
+__device__ __forceinline__ u32 count_bits(u32 word) { return __popc(word); }
+
+// Of a word in shared memory, by any number of threads.
+__device__ __forceinline__ void set_bits(u32& word, u32 bits) { atomicOr(&word, bits); }
 
 __device__ __forceinline__ void synchronize_warp() { __syncwarp(); }
 __device__ __forceinline__ void synchronize_block() { __syncthreads(); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding's kernels for a GPU: a few lines of CUDA that name types and call
 // device/kernels/embedding.cuh.
+#include <algorithm>
+
 #include "operations/embedding.h"
 #include "operations/gpu_text.h"
 
@@ -11,7 +13,7 @@ namespace {
 constexpr uint32_t kRowThreads = 256;
 constexpr int64_t kColumnsOfThread = 8;  // of a thread
 constexpr int64_t kPieces = 4;
-constexpr int64_t kGradientRows = 256;
+constexpr uint32_t kGradientThreads = 512;
 constexpr int64_t kGradientColumns = 256;
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
@@ -24,6 +26,16 @@ void check_ids(const OperationCall& call, RowNumbers numbers) {
   call.check(ids.rows == 1 || ids.row_stride == 1, "'" + ids.name + "' lie " +
                                                        std::to_string(ids.row_stride) +
                                                        " apart; they must lie side by side");
+}
+
+// How many blocks share the rows of the same columns. A block has a multiprocessor to itself, and
+// all of a Hopper GPU's begin at once; more, where each would list too many tokens.
+int64_t gradient_groups(int64_t table_rows, int64_t tokens, int64_t column_blocks) {
+  constexpr int64_t kMultiprocessors = 132, kTokensOfBlock = 2048;
+  const int64_t wanted =
+      std::max(kMultiprocessors / column_blocks, ceil_div(tokens, kTokensOfBlock));
+  const int64_t most = std::min(table_rows, (int64_t{1} << 32) / table_rows);
+  return std::max<int64_t>(2, std::min(wanted, most));
 }
 
 // The template argument of both kernels, behind others; ids are what is meant without it.
@@ -61,20 +73,22 @@ std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call, Row
   call.check(rows.rows <= kMostTokens,
              std::to_string(rows.rows) + " tokens are more than a kernel counts to (" +
                  std::to_string(kMostTokens) + "); run it on fewer and add up");
+  const int64_t groups = gradient_groups(table.rows, rows.rows, column_blocks);
   const std::string p_out = std::to_string(out), p_added = std::to_string(added);
-  return {{.name = call.operation,
-           .code = kCode,
-           .body = "  __shared__ TokenMatches matches;\n  embedding_backward<" +
-                   element_name(call, 0) + ", " + element_name(call, added) + ", " +
-                   element_name(call, out) + ", " + (adds ? "true" : "false") + argument(numbers) +
-                   ">(matches, n(0), n(1), n(2), n(3),\n      MatrixRows{p(0), n(4)}, p(1), "
-                   "MatrixRows{p(" +
-                   p_added + "), n(5)}, MatrixRows{p(" + p_out + "), n(6)});\n",
-           .numbers = {static_cast<uint32_t>(table.cols), static_cast<uint32_t>(table.rows),
-                       static_cast<uint32_t>(rows.rows), column_blocks, row_stride(call, 0),
-                       row_stride(call, added), row_stride(call, out)},
-           .grid = launch_blocks(table.rows, kGradientRows) * column_blocks,
-           .threads = kRowThreads}};
+  return {
+      {.name = call.operation,
+       .code = kCode,
+       .body = "  __shared__ TokenMatches matches;\n  embedding_backward<" + element_name(call, 0) +
+               ", " + element_name(call, added) + ", " + element_name(call, out) + ", " +
+               (adds ? "true" : "false") + argument(numbers) +
+               ">(matches, n(0), n(1), n(2), n(3), n(4),\n      MatrixRows{p(0), n(5)}, p(1), "
+               "MatrixRows{p(" +
+               p_added + "), n(6)}, MatrixRows{p(" + p_out + "), n(7)});\n",
+       .numbers = {static_cast<uint32_t>(table.cols), static_cast<uint32_t>(table.rows),
+                   static_cast<uint32_t>(rows.rows), static_cast<uint32_t>(groups), column_blocks,
+                   row_stride(call, 0), row_stride(call, added), row_stride(call, out)},
+       .grid = static_cast<uint32_t>(groups * column_blocks),
+       .threads = kGradientThreads}};
 }
 
 }  // namespace coda

@@ -121,13 +121,15 @@ TEST_F(Embedding, LooksUpRowsAsTheyAre) {
 }
 
 TEST_F(Embedding, EachRowOfTheGradientIsTheSumOfItsTokens) {
-  // The last three: rows with many tokens, beside others and alone, in blocks side by side.
+  // Behind the third: rows with many tokens, beside others and alone, in blocks side by side; the
+  // last one has many rows in a block, with and without tokens.
   for (const Sizes& s : {Sizes{150, 72, 300, 150, 0},
                          {70, 70, 90, 20, 3},
                          {1, 8, 3, 1, 8},
                          {300, 520, 400, 9, 0},
                          {131, 1030, 201, 131, 3},
-                         {3, 16, 777, 1, 8}}) {
+                         {3, 16, 777, 1, 8},
+                         {9000, 8, 700, 9000, 0}}) {
     const std::vector<double> dx = values(s.tokens * s.columns);
     const std::vector<double> tokens = ids(s);
     EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, dx, tokens, nullptr));
@@ -137,6 +139,23 @@ TEST_F(Embedding, EachRowOfTheGradientIsTheSumOfItsTokens) {
                 expected(s, dx, tokens, &added));
     }
   }
+}
+
+TEST_F(Embedding, AnIdThatNamesNoRowOfTheTableAddsNothing) {
+  const Sizes s{10, 8, 40, 10, 0};
+  const std::vector<double> dx = values(s.tokens * s.columns);
+  std::vector<double> tokens = ids(s);
+  std::vector<double> counted = dx;
+  // A block's turn comes again beyond the table's last row: 10 and 11 would be its next ones.
+  int64_t token = 0;
+  for (const double outside : {-1.0, 10.0, 11.0, 19.0, 20.0, 2147483647.0, -2147483648.0}) {
+    tokens[token] = outside;
+    for (int64_t j = 0; j < s.columns; ++j) counted[token * s.columns + j] = 0;
+    token += 3;
+  }
+  std::vector<double> named = tokens;
+  for (double& id : named) id = id >= 0 && id < 10 ? id : 0;
+  EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, counted, named, nullptr));
 }
 
 // A block then makes fewer rows at a time, down to one, and that from a part of the tokens.

@@ -17,7 +17,12 @@ inline u32 thread_index() { return host_threads->thread; }
 inline u32 block_threads() { return host_threads->threads; }
 inline u32 block_index() { return host_threads->block; }
 inline u32 grid_blocks() { return host_threads->blocks; }
-inline u32 take_place(u32& counter) { return counter++; }
+inline u32 take_places(u32& counter, u32 places) {
+  counter += places;
+  return counter - places;
+}
+inline u32 count_bits(u32 word) { return std::popcount(word); }
+inline void set_bits(u32& word, u32 bits) { word |= bits; }
 
 // A barrier that is used again and again. Whoever arrives last lets all go on.
 struct HostBarrier {
