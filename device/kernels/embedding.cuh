@@ -142,7 +142,7 @@ __device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 e
 template <RowNumbers kNumbers, bool kVector>
 __device__ __forceinline__ void list_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
                                              u32 begin, u32 end) {
-  constexpr u32 kBatch = 8;  // loads of a thread in flight
+  constexpr u32 kBatch = kVector ? 8 : 1;  // loads of a thread in flight
   constexpr u32 kStep = kGradientThreads * 4;
   for (u32 base = begin + thread_index() * 4; base < end; base += kBatch * kStep) {
     u32 id[kBatch][4];
@@ -259,7 +259,8 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, u32 count) {
 template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
 struct GradientRows {
   // In flight: rows of tokens, and rows that no token names.
-  static constexpr u32 kTokens = kVector ? (kAdds ? 16 : 32) / bytes_of(kIn) : 1;
+  static constexpr u32 kWidest = kAdds ? larger(bytes_of(kIn), bytes_of(kAdded)) : bytes_of(kIn);
+  static constexpr u32 kTokens = kVector ? (kAdds ? 16 : 32) / kWidest : 1;
   static constexpr u32 kEmptyRows = kVector ? 4 : 1;
   MatrixRows dx;
   MatrixRows added;
@@ -394,38 +395,44 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
   const u32 group = block_index() / column_blocks;
   const u32 dealt = ceil_div(table_rows - smaller(group, table_rows), groups);
   DealtRows rows{groups, group, ~0u / groups + 1, 0, smaller(dealt, most_rows), token_bits};
-  while (rows.count != 0) {
-    const u32 count = find_matches<kNumbers>(matches, ids, rows, 0, tokens);
-    Elements<kThreadColumns> sum{};
-    if (count <= kMostMatches) {
-      const u32 half = rows.count / 2 / gradient.kEmptyRows * gradient.kEmptyRows;
-      gradient.fill_empty_rows(matches, rows, 0, half);
-      sort_matches(matches, count);
-      const u32 number = gradient.sum_part(matches, rows, count, false, sum);
-      gradient.fill_empty_rows(matches, rows, half, rows.count);
-      synchronize_block();
-      if (number != kNoRow) {
-        gradient.add_parts(matches, number, sum);
-        gradient.store(rows.row(number), true, sum);
-      }
-    } else if (rows.count > 1) {
-      rows.count /= 2;
+  bool is_single = false;          // one row, from kMostMatches tokens at a time
+  Elements<kThreadColumns> all{};  // of a single row's tokens so far
+  // Each part of the work stands here once, as code that is run once comes from far.
+  for (u32 begin = 0, end = tokens; rows.count != 0;) {
+    const u32 count = find_matches<kNumbers>(matches, ids, rows, begin, end);
+    if (count > kMostMatches) {
+      is_single = rows.count == 1;
+      if (is_single) end = kMostMatches;
+      rows.count = larger(rows.count / 2, 1);
       continue;
-    } else {
-      if constexpr (kAdds) sum = values(gradient.before(rows.row(0), true));
-      for (u32 begin = 0; begin < tokens; begin += kMostMatches) {
-        const u32 found = find_matches<kNumbers>(matches, ids, rows, begin,
-                                                 smaller(tokens, begin + kMostMatches));
-        sort_matches(matches, found);
-        Elements<kThreadColumns> part{};
-        gradient.sum_part(matches, rows, found, true, part);
-        synchronize_block();
-        gradient.add_parts(matches, 0, sum);
-        synchronize_block();  // the next search writes the list
+    }
+    const u32 filled = is_single ? 0 : rows.count;
+    const u32 half = filled / 2 / gradient.kEmptyRows * gradient.kEmptyRows;
+    gradient.fill_empty_rows(matches, rows, 0, half);
+    sort_matches(matches, count);
+    Elements<kThreadColumns> sum{};
+    const u32 number = gradient.sum_part(matches, rows, count, is_single, sum);
+    gradient.fill_empty_rows(matches, rows, half, filled);
+    synchronize_block();
+    if (is_single) {
+      if constexpr (kAdds) {
+        if (begin == 0) all = values(gradient.before(rows.row(0), true));
       }
-      gradient.store(rows.row(0), gradient.team() == 0, sum);
+      gradient.add_parts(matches, 0, all);
+      if (end == tokens) gradient.store(rows.row(0), gradient.team() == 0, all);
+    } else if (number != kNoRow) {
+      gradient.add_parts(matches, number, sum);
+      gradient.store(rows.row(number), true, sum);
     }
     synchronize_block();  // the next search writes the list
+    if (end != tokens) {
+      begin = end;
+      end = smaller(tokens, end + kMostMatches);
+      continue;
+    }
+    begin = 0;
+    all = {};
+    is_single = false;
     rows.first += rows.count;
     rows.count = smaller(dealt - rows.first, most_rows);
   }
