@@ -39,7 +39,7 @@ KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
       kernel.code + "\nusing Arguments = coda::device::KernelArguments<0, " +
       std::to_string(tensors) + ", " + std::to_string(kernel.numbers.size()) +
       ">;\n\nextern \"C\" __global__ void __launch_bounds__(" + std::to_string(kernel.threads) +
-      ") " + kernel.name +
+      ", 1) " + kernel.name +
       "(const __grid_constant__ Arguments arguments) {\n"
       "  [[maybe_unused]] const auto p = [&](unsigned i) { return arguments.pointers[i]; };\n"
       "  [[maybe_unused]] const auto n = [&](unsigned i) { return arguments.numbers[i]; };\n"
