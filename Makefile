@@ -21,9 +21,10 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # The folders whose tests also run under the sanitizers: the compiler, what runs its plans in one
 # arena of memory, and what parses files.
 SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io;tokenizer
-# The sanitizers look at paths. Of tests that each kind of model has, two kinds are enough there; and
-# these compute long with whole plans, or search all choices, where shorter tests take the same ways.
-NOT_SANITIZED = ^Models/.*/(sandwich|gpt2|post_norm)|^EightBitPlan.ModelsCompute|^RunSomeAgain|^SavedSets.NoOtherChoice
+# The sanitizers look at paths. Of tests that each kind of model has, two kinds are enough there.
+# Others compute long with whole plans, or search all choices, and shorter tests take the same ways.
+OF_EACH_KIND = ^Models/.*/(sandwich|gpt2|post_norm)
+LONG = ^EightBitPlan.ModelsCompute|^RunSomeAgain|^SavedSets.NoOtherChoice
 
 .PHONY: run test test-pytorch test-gpu clean-kernels mutate sanitize bench bench-gpu \
 	format lint known-clean clean build configure setup setup-python
@@ -96,7 +97,7 @@ sanitize: setup
 		'-DCODA_TEST_FOLDERS=$(SANITIZED)' > $(BUILD_SANITIZE)/configure.log 2>&1 \
 		|| { cat $(BUILD_SANITIZE)/configure.log; exit 1; }
 	$(CMAKE) --build $(BUILD_SANITIZE) -j $(JOBS) --target all_tests
-	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS) -E '$(NOT_SANITIZED)'
+	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS) -E '$(OF_EACH_KIND)|$(LONG)'
 
 bench: build
 	@scripts/setup.sh judges
