@@ -88,7 +88,7 @@ struct GpuKernel {
   std::string body;
   std::vector<uint32_t> numbers;
   uint32_t grid = 1;     // blocks
-  uint32_t threads = 1;  // of a block; the compiler gives each the registers that so many leave
+  uint32_t threads = 1;  // of a block: a thread has at most 65536 / threads registers
   uint32_t shared_bytes = 0;
 };
 

@@ -15,6 +15,8 @@ constexpr int64_t kColumnsOfThread = 8;  // of a thread
 constexpr int64_t kPieces = 4;
 constexpr uint32_t kGradientThreads = 512;
 constexpr int64_t kGradientColumns = 256;
+
+// A match has 32 bits: so many tokens leave eight for the number of a row.
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 constexpr const char* kCode =
