@@ -84,29 +84,33 @@ __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u
 
 // Rows of the gradient are dealt out: of `groups` blocks for the same 256 columns, block g makes
 // rows g, g + groups and so on, as frequent tokens are neighbours in the tables of real texts. A
-// block looks through all tokens once, lists those that name its rows, and sorts the list by row
-// and token, while half of the rows that no token names are on their way to memory. Its sixteen
-// warps, as teams, sum equal parts of the list, wherever rows end in it: one row of many tokens has
-// as many loads in flight as many rows of one. A row that lies in several parts is added up by the
-// team that has its first token. Where the list would be too long, the block makes fewer rows at a
-// time, and a single row from 4096 tokens at a time.
+// block looks through all tokens once, lists those that name its rows, and brings those of a row
+// together. Its sixteen warps, as teams, sum equal parts of the list, wherever rows end in it: one
+// row of many tokens has as many loads in flight as many rows of one. A row that lies in several
+// parts is added up by the team that has its first token. A quarter of the rows that no token names
+// are written before the list is in order, so that memory works meanwhile. Where the list would be
+// too long, the block makes fewer rows at a time, and a single row from 8192 tokens at a time.
 inline constexpr u32 kGradientThreads = 512;
 inline constexpr u32 kTeamThreads = 32;
 inline constexpr u32 kTeams = kGradientThreads / kTeamThreads;
 inline constexpr u32 kGradientColumns = kTeamThreads * kThreadColumns;
-inline constexpr u32 kMostMatches = 4096;
+inline constexpr u32 kMostMatches = 8192;
 inline constexpr u32 kMostRows = 16384;  // of a block at a time
 
 struct TokenMatches {
-  u32 match[kMostMatches];  // number of the row among those at hand << token_bits | token
+  // A match is the number of its row, among those at hand, << token_bits | token.
   union {
-    u32 moved[kMostMatches];  // while they are sorted
+    u32 listed[kMostMatches];
     // What each team summed of a row that begins in another team's part.
     float part[kThreadColumns][kGradientThreads];
   };
-  u32 part_row[kTeams];  // that row's number; kNoRow where there is none
-  u32 count;
-  u32 has_tokens[kMostRows / 32];  // a bit for each row
+  u32 sorted[kMostMatches];
+  u16 place[kMostMatches];  // of a listed match among those of its row
+  u32 part_row[kTeams];     // of `part`: the row's number; kNoRow where there is none
+  u32 counted[kTeams];      // by each warp
+  // 0 for a row without tokens, else one more than how many matches of it have their places, and
+  // then than where they begin in `sorted`.
+  u16 row_state[kMostRows];
 };
 
 // Rows group + (first + i) * groups of the table, i from 0 to count - 1.
@@ -122,11 +126,12 @@ struct DealtRows {
 };
 
 // Four tokens' rows; kNoRow where there is no token.
-template <RowNumbers kNumbers, bool kVector>
-__device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 end) {
+template <RowNumbers kNumbers>
+__device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 end,
+                                         bool is_vector) {
 #pragma unroll
   for (u32 i = 0; i < 4; ++i) id[i] = kNoRow;
-  if constexpr (kVector) {
+  if (is_vector) {
     if (token >= end) return;
     load_piece<Access::cached>(id, ids + static_cast<u64>(token) * 4);
 #pragma unroll
@@ -139,118 +144,130 @@ __device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 e
   }
 }
 
-template <RowNumbers kNumbers, bool kVector>
-__device__ __forceinline__ void list_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
-                                             u32 begin, u32 end) {
-  constexpr u32 kBatch = kVector ? 8 : 1;  // loads of a thread in flight
-  constexpr u32 kStep = kGradientThreads * 4;
-  for (u32 base = begin + thread_index() * 4; base < end; base += kBatch * kStep) {
-    u32 id[kBatch][4];
+// Of all threads' numbers: the sum of those before this thread's, and the sum of all. Threads
+// synchronise before the next call.
+struct CountedInOrder {
+  u32 before;
+  u32 all;
+};
+__device__ __forceinline__ CountedInOrder count_in_order(TokenMatches& matches, u32 mine) {
+  const u32 warp = thread_index() / 32;
+  u32 before = sum_of_lanes_before(mine);
+  if (thread_index() % 32 == 31) matches.counted[warp] = before + mine;
+  synchronize_block();
+  u32 all = 0;
 #pragma unroll
-    for (u32 i = 0; i < kBatch; ++i) {
-      load_ids<kNumbers, kVector>(id[i], ids, base + i * kStep, end);
+  for (u32 w = 0; w < kTeams; ++w) {
+    if (w == warp) before += all;
+    all += matches.counted[w];
+  }
+  return {before, all};
+}
+
+// Lists tokens begin to end that name one of the rows, by the thread that looks at them, and
+// returns how many there are; beyond kMostMatches the list is not whole. What is no row of the
+// table has too late a turn.
+template <RowNumbers kNumbers>
+__device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
+                                            u32 begin, u32 end) {
+  constexpr u32 kLoads = 8;  // of a thread, in flight
+  constexpr u32 kStep = kGradientThreads * 4;
+  const bool is_vector = ids % 16 == 0 && (begin | end) % 4 == 0;
+  u32 listed = 0;
+  for (u32 batch = begin; batch < end; batch += kLoads * kStep) {
+    const u32 base = batch + thread_index() * 4;
+    u32 id[kLoads][4];
+#pragma unroll
+    for (u32 i = 0; i < kLoads; ++i) {
+      load_ids<kNumbers>(id[i], ids, base + i * kStep, end, is_vector);
+    }
+    if (batch == begin) {
+      for (u32 i = thread_index(); i < rows.count; i += kGradientThreads) matches.row_state[i] = 0;
     }
     u32 found = 0;  // one bit for each
 #pragma unroll
-    for (u32 i = 0; i < kBatch * 4; ++i) {
+    for (u32 i = 0; i < kLoads * 4; ++i) {
       u32& row = id[i / 4][i % 4];
       const u32 turn = static_cast<u32>(static_cast<u64>(row) * rows.reciprocal >> 32);
       const bool is_mine = row - turn * rows.groups == rows.group;
       row = turn - rows.first;
       if (is_mine && row < rows.count) found |= 1u << i;
     }
-    if (found == 0) continue;
-    u32 place = take_places(matches.count, count_bits(found));
+    const CountedInOrder counted = count_in_order(matches, count_bits(found));
+    u32 place = listed + counted.before;
+    listed += counted.all;
 #pragma unroll
-    for (u32 i = 0; i < kBatch * 4; ++i) {
+    for (u32 i = 0; i < kLoads * 4; ++i) {
       if ((found >> i & 1) == 0) continue;
       const u32 number = id[i / 4][i % 4];
       const u32 token = base + i / 4 * kStep + i % 4;
-      set_bits(matches.has_tokens[number / 32], 1u << number % 32);
-      if (place < kMostMatches) matches.match[place] = number << rows.token_bits | token;
+      matches.row_state[number] = 1;
+      if (place < kMostMatches) matches.listed[place] = number << rows.token_bits | token;
       ++place;
     }
-  }
-}
-
-// Lists tokens begin to end that name one of the rows, in any order, and returns how many there
-// are; beyond kMostMatches the list is not whole. What is no row of the table has too late a turn.
-template <RowNumbers kNumbers>
-__device__ __forceinline__ u32 find_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
-                                            u32 begin, u32 end) {
-  if (thread_index() == 0) matches.count = 0;
-  for (u32 word = thread_index(); word < ceil_div(rows.count, 32); word += kGradientThreads) {
-    matches.has_tokens[word] = 0;
-  }
-  synchronize_block();
-  if (ids % 16 == 0 && (begin | end) % 4 == 0) {
-    list_matches<kNumbers, true>(matches, ids, rows, begin, end);
-  } else {
-    list_matches<kNumbers, false>(matches, ids, rows, begin, end);
-  }
-  synchronize_block();
-  const u32 count = matches.count;
-  synchronize_block();  // before the next search begins
-  return count;
-}
-
-// Ascending, no two alike: runs of 32 by counting how many of a run are smaller, then two runs at a
-// time become one, where an element stands behind those of its own run and those of the other one
-// that are smaller.
-__device__ __forceinline__ void sort_matches(TokenMatches& matches, u32 count) {
-  constexpr u32 kSame = 2;  // elements of a thread, searched for side by side
-  const u32 padded = ceil_div(count, 32) * 32;
-  for (u32 i = count + thread_index(); i < padded; i += kGradientThreads) matches.match[i] = ~0u;
-  synchronize_block();
-  for (u32 i = thread_index(); i < count; i += kGradientThreads) {
-    const u32 run = i & ~31u;
-    const u32 match = matches.match[i];
-    u32 place = run;
-#pragma unroll
-    for (u32 j = 0; j < 32; ++j) place += matches.match[run + j] < match ? 1 : 0;
-    matches.moved[place] = match;
-  }
-  synchronize_block();
-  bool is_moved = true;
-  for (u32 bits = 5; 1u << bits < count; ++bits) {
-    const u32(&from)[kMostMatches] = is_moved ? matches.moved : matches.match;
-    u32(&to)[kMostMatches] = is_moved ? matches.match : matches.moved;
-    const u32 size = 1u << bits;  // of a run
-    for (u32 base = thread_index(); base < count; base += kSame * kGradientThreads) {
-      u32 match[kSame];
-      u32 other[kSame];  // where the other run begins
-      u32 length[kSame];
-      u32 before[kSame];  // of the other run
-#pragma unroll
-      for (u32 k = 0; k < kSame; ++k) {
-        const u32 i = base + k * kGradientThreads;
-        match[k] = i < count ? from[i] : 0;
-        other[k] = (i >> bits ^ 1) << bits;
-        length[k] = smaller(size, count - smaller(count, other[k]));
-        before[k] = 0;
-      }
-      for (u32 step = size; step != 0; step /= 2) {
-#pragma unroll
-        for (u32 k = 0; k < kSame; ++k) {
-          const u32 behind = before[k] + step;
-          const bool exists = behind <= length[k];
-          const u32 last = from[exists ? other[k] + behind - 1 : 0];
-          before[k] = exists && last < match[k] ? behind : before[k];
-        }
-      }
-#pragma unroll
-      for (u32 k = 0; k < kSame; ++k) {
-        const u32 i = base + k * kGradientThreads;
-        if (i < count) to[(i & ~size) + before[k]] = match[k];
-      }
-    }
-    is_moved = !is_moved;
     synchronize_block();
   }
-  if (is_moved) {
-    for (u32 i = thread_index(); i < count; i += kGradientThreads) {
-      matches.match[i] = matches.moved[i];
+  return listed;
+}
+
+// Brings matches of a row together: rows in the order of their first matches, matches of a row in
+// the order of the list. A match gets its place among those of its row first among the 32 of a
+// warp; then one warp adds, 32 after 32, how many came before.
+__device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtRows& rows,
+                                             u32 count) {
+  const u32 lane = thread_index() % 32;
+  const u32 padded = ceil_div(count, 32) * 32;
+  const auto row_of = [&](u32 i) { return matches.listed[i] >> rows.token_bits; };
+  constexpr u32 kAndHowMany = 256;
+  for (u32 i = thread_index(); i < padded; i += kGradientThreads) {
+    const u32 same = lanes_with_same(i < count ? row_of(i) : kNoRow);
+    const u32 place = count_bits(same & ((1u << lane) - 1));
+    matches.place[i] = static_cast<u16>(place + count_bits(same) * kAndHowMany);
+  }
+  synchronize_block();
+  if (thread_index() < 32) {
+    constexpr u32 kAhead = 4;  // loaded before they are needed
+    for (u32 base = lane; base < padded; base += kAhead * 32) {
+      u32 row[kAhead];
+      u32 place[kAhead];
+#pragma unroll
+      for (u32 k = 0; k < kAhead; ++k) {
+        const u32 i = base + k * 32;
+        row[k] = i < count ? row_of(i) : 0;
+        place[k] = i < count ? matches.place[i] : 1;
+      }
+#pragma unroll
+      for (u32 k = 0; k < kAhead; ++k) {
+        const u32 state = matches.row_state[row[k]];
+        synchronize_warp();
+        const u32 i = base + k * 32;
+        if (i < count) matches.place[i] = static_cast<u16>(state - 1 + place[k] % kAndHowMany);
+        if (place[k] % kAndHowMany == 0) {
+          matches.row_state[row[k]] = static_cast<u16>(state + place[k] / kAndHowMany);
+        }
+        synchronize_warp();
+      }
     }
+  }
+  synchronize_block();
+  const u32 each = ceil_div(count, kGradientThreads);
+  const u32 first = thread_index() * each;
+  const u32 behind = smaller(first + each, count);
+  u32 mine = 0;  // matches of rows whose first is one of the thread's
+  for (u32 i = first; i < behind; ++i) {
+    if (matches.place[i] == 0) mine += matches.row_state[row_of(i)] - 1;
+  }
+  u32 next = count_in_order(matches, mine).before;
+  for (u32 i = first; i < behind; ++i) {
+    if (matches.place[i] != 0) continue;
+    u16& state = matches.row_state[row_of(i)];
+    const u32 matches_of_row = state - 1;
+    state = static_cast<u16>(next + 1);
+    next += matches_of_row;
+  }
+  synchronize_block();
+  for (u32 i = thread_index(); i < count; i += kGradientThreads) {
+    matches.sorted[matches.row_state[row_of(i)] - 1 + matches.place[i]] = matches.listed[i];
   }
   synchronize_block();
 }
@@ -292,52 +309,63 @@ struct GradientRows {
 
   // Sums the team's part of the sorted list and stores its rows, but for two: a row that begins in
   // another part is left for the team there, and the last row is returned, as other parts may have
-  // more of it. Of a single row, all parts are left.
+  // more of it. Of a single row, all parts are left. Where some loads have been added, the next
+  // ones take their registers at once, so that about kTokens are always in flight.
   __device__ __forceinline__ u32 sum_part(TokenMatches& matches, const DealtRows& rows, u32 count,
                                           bool is_single, Columns& sum) const {
+    constexpr u32 kAtOnce = smaller(4, kTokens);
     const u32 begin = static_cast<u32>(static_cast<u64>(count) * team() / kTeams);
     const u32 end = static_cast<u32>(static_cast<u64>(count) * (team() + 1) / kTeams);
     const u32 token_mask = (1u << rows.token_bits) - 1;
-    const auto number_of = [&](u32 i) { return matches.match[i] >> rows.token_bits; };
-    const auto begins = [&](u32 i) {
-      return !is_single && (i == 0 || number_of(i - 1) != number_of(i));
-    };
+    const auto number_of = [&](u32 i) { return matches.sorted[i] >> rows.token_bits; };
     u32 number = begin < end ? number_of(begin) : kNoRow;
-    bool is_left = begin < end && !begins(begin);
+    bool is_left = begin < end && (is_single || (begin != 0 && number_of(begin - 1) == number));
     if (thread_index() % kTeamThreads == 0) matches.part_row[team()] = is_left ? number : kNoRow;
     const auto leave = [&] {
 #pragma unroll
       for (u32 i = 0; i < kThreadColumns; ++i) matches.part[i][thread_index()] = sum.value[i];
     };
-    for (u32 base = begin; base < end; base += kTokens) {
-      Received loaded[kTokens];
-      Before earlier[kTokens];
-#pragma unroll
-      for (u32 i = 0; i < kTokens; ++i) {
-        const u32 at = base + i;
-        const bool exists = at < end;
-        loaded[i] = received(exists ? matches.match[at] & token_mask : 0, exists);
-        if constexpr (kAdds) {
-          const bool first = exists && begins(at);
-          earlier[i] = before(first ? rows.row(number_of(at)) : 0, first);
-        }
+    Received loaded[kTokens];
+    Before earlier[kTokens];
+    u32 begins = 0;     // of rows: a bit for each load in flight
+    u32 last = number;  // that was asked for
+    const bool has_first = begin < end && !is_left;
+    const auto ask = [&](u32 slot, u32 at) {  // what does not exist is 0
+      const bool exists = at < end;
+      const u32 match = exists ? matches.sorted[at] : 0;
+      const u32 row = exists ? match >> rows.token_bits : last;
+      const bool is_new = row != last;
+      loaded[slot] = received(match & token_mask, exists);
+      begins = (begins & ~(1u << slot)) | (is_new ? 1u << slot : 0);
+      if constexpr (kAdds) {
+        const bool adds = is_new || (has_first && at == begin);
+        earlier[slot] = before(adds ? rows.row(row) : 0, adds);
       }
+      last = row;
+    };
 #pragma unroll
-      for (u32 i = 0; i < kTokens; ++i) {
-        const u32 at = base + i;
-        if (at >= end) break;
-        if (number_of(at) != number) {
-          if (is_left) {
-            leave();
-          } else {
-            store(rows.row(number), true, sum);
+    for (u32 i = 0; i < kTokens; ++i) ask(i, begin + i);
+    for (u32 base = begin; base < end; base += kTokens) {
+#pragma unroll
+      for (u32 some = 0; some < kTokens; some += kAtOnce) {
+        if (base + some >= end) break;
+#pragma unroll
+        for (u32 i = some; i < some + kAtOnce; ++i) {
+          if ((begins >> i & 1) != 0) {
+            if (is_left) {
+              leave();
+            } else {
+              store(rows.row(number), true, sum);
+            }
+            is_left = false;
+            number = number_of(base + i);
+            sum = {};
           }
-          is_left = false;
-          number = number_of(at);
-          sum = {};
+          if constexpr (kAdds) sum = sum + values(earlier[i]);
+          sum = sum + values(loaded[i]);
         }
-        if constexpr (kAdds) sum = sum + values(earlier[i]);
-        sum = sum + values(loaded[i]);
+#pragma unroll
+        for (u32 i = some; i < some + kAtOnce; ++i) ask(i, base + kTokens + i);
       }
     }
     if (is_left) leave();
@@ -355,19 +383,17 @@ struct GradientRows {
     }
   }
 
-  // Rows first to behind - 1 that no token names become zeros, or what was there before; `first` is
-  // a multiple of kEmptyRows.
+  // Rows first to behind - 1 that no token names become zeros, or what was there before.
   __device__ __forceinline__ void fill_empty_rows(const TokenMatches& matches,
                                                   const DealtRows& rows, u32 first,
                                                   u32 behind) const {
     if (kAdds && kAdded == kOut && added.data == out.data) return;
     for (u32 base = first + team() * kEmptyRows; base < behind; base += kTeams * kEmptyRows) {
-      const u32 has_tokens = matches.has_tokens[base / 32] >> base % 32;
       Before earlier[kEmptyRows];
       bool is_empty[kEmptyRows];
 #pragma unroll
       for (u32 i = 0; i < kEmptyRows; ++i) {
-        is_empty[i] = base + i < behind && (has_tokens >> i & 1) == 0;
+        is_empty[i] = base + i < behind && matches.row_state[base + i] == 0;
         earlier[i] = before(rows.row(base + i), is_empty[i]);
       }
 #pragma unroll
@@ -399,7 +425,7 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
   Elements<kThreadColumns> all{};  // of a single row's tokens so far
   // Each part of the work stands here once, as code that is run once comes from far.
   for (u32 begin = 0, end = tokens; rows.count != 0;) {
-    const u32 count = find_matches<kNumbers>(matches, ids, rows, begin, end);
+    const u32 count = list_matches<kNumbers>(matches, ids, rows, begin, end);
     if (count > kMostMatches) {
       is_single = rows.count == 1;
       if (is_single) end = kMostMatches;
@@ -407,12 +433,10 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       continue;
     }
     const u32 filled = is_single ? 0 : rows.count;
-    const u32 half = filled / 2 / gradient.kEmptyRows * gradient.kEmptyRows;
-    gradient.fill_empty_rows(matches, rows, 0, half);
-    sort_matches(matches, count);
+    gradient.fill_empty_rows(matches, rows, 0, filled / 4);
+    sort_matches(matches, rows, count);
     Elements<kThreadColumns> sum{};
     const u32 number = gradient.sum_part(matches, rows, count, is_single, sum);
-    gradient.fill_empty_rows(matches, rows, half, filled);
     synchronize_block();
     if (is_single) {
       if constexpr (kAdds) {
@@ -424,6 +448,7 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       gradient.add_parts(matches, number, sum);
       gradient.store(rows.row(number), true, sum);
     }
+    gradient.fill_empty_rows(matches, rows, filled / 4, filled);
     synchronize_block();  // the next search writes the list
     if (end != tokens) {
       begin = end;

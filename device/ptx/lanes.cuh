@@ -25,15 +25,28 @@ __device__ __forceinline__ u32 exchange(u32 value, u32 mask) {
 // Of all lanes' values.
 __device__ __forceinline__ u32 largest_of_warp(u32 value) { return __reduce_max_sync(~0u, value); }
 
-// Numbers of its own for each call, from a counter in shared memory, of which it gets the first: no
-// two the same, in any order.
-__device__ __forceinline__ u32 take_places(u32& counter, u32 places) {
-  return atomicAdd(&counter, places);
+// Of the values of the lanes before this one.
+__device__ __forceinline__ u32 sum_of_lanes_before(u32 value) {
+  const u32 lane = threadIdx.x % 32;
+  u32 sum = value;
+#pragma unroll
+  for (u32 step = 1; step < 32; step *= 2) {
+    const u32 other = __shfl_up_sync(~0u, sum, step);
+    sum += lane >= step ? other : 0;
+  }
+  return sum - value;
 }
+
+// A bit for each lane that has the same value.
+__device__ __forceinline__ u32 lanes_with_same(u32 value) { return __match_any_sync(~0u, value); }
 __device__ __forceinline__ u32 count_bits(u32 word) { return __popc(word); }
 
-// Of a word in shared memory, by any number of threads.
-__device__ __forceinline__ void set_bits(u32& word, u32 bits) { atomicOr(&word, bits); }
+// The shared memory that a launch asks for.
+template <class Object>
+__device__ __forceinline__ Object& block_memory() {
+  extern __shared__ __align__(16) u8 dynamic_memory[];
+  return *reinterpret_cast<Object*>(dynamic_memory);
+}
 
 __device__ __forceinline__ void synchronize_warp() { __syncwarp(); }
 __device__ __forceinline__ void synchronize_block() { __syncthreads(); }

@@ -41,7 +41,7 @@ class Copies {
 
 std::vector<double> measure_bandwidth(std::shared_ptr<hopper::HopperState> state,
                                       const std::vector<Case>& cases, double seconds,
-                                      measure::Timer& timer, std::ofstream& json) {
+                                      bool in_graphs, measure::Timer& timer, std::ofstream& json) {
   const auto backend = hopper::make_hopper_backend();
   backend->use_stream(Stream::of(state->stream));
   std::vector<double> times;
@@ -52,11 +52,13 @@ std::vector<double> measure_bandwidth(std::shared_ptr<hopper::HopperState> state
       {
         CaseRun run(*state, *backend, one);
         ours.launch = [&](unsigned set) { run.run(set); };
+        if (in_graphs) ours.sets = sets_of(one.bytes());
         timer.sustained({&ours}, seconds, 1, 0);
       }
       {
         const Copies copies(*state, std::max(one.bytes(), 64.0));
         copy.launch = [&](unsigned set) { copies.run(set); };
+        if (in_graphs) copy.sets = sets_of(one.bytes());
         timer.sustained({&copy}, seconds, 1, 0);
       }
       const double ms = ours.sustained.median_ms;

@@ -13,9 +13,11 @@
 
 namespace coda::hopper_memory {
 
-// Prints a line a case, and writes a JSON object. Returns the milliseconds of each.
+// Prints a line a case, and writes a JSON object. Returns the milliseconds of each. `in_graphs`:
+// calls and copies are captured into CUDA graphs, as a training step is, instead of launched one by
+// one.
 std::vector<double> measure_bandwidth(std::shared_ptr<hopper::HopperState> state,
                                       const std::vector<Case>& cases, double seconds,
-                                      measure::Timer& timer, std::ofstream& json);
+                                      bool in_graphs, measure::Timer& timer, std::ofstream& json);
 
 }  // namespace coda::hopper_memory

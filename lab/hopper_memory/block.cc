@@ -76,8 +76,8 @@ void measure_block(std::shared_ptr<hopper::HopperState> state, const BlockPlan& 
     timer.cool({&ordinary, &dependent}, 15);
     timer.interleaved({&ordinary, &dependent}, 15, 20.0);  // one clock for both
   }
-  const std::vector<double> steps =
-      measure_bandwidth(state, cases_of(block.plan, block.sizes, block.hidden), 0.05, timer, json);
+  const std::vector<double> steps = measure_bandwidth(
+      state, cases_of(block.plan, block.sizes, block.hidden), 0.05, false, timer, json);
   const double sum = std::accumulate(steps.begin(), steps.end(), 0.0);
   std::printf(
       "block M %ld, D %ld%s: %d launches, %.4f ms, cool %.4f; dependent %.4f (%.4f), "

@@ -23,6 +23,7 @@ struct Options {
   int64_t hidden = 0;        // only this one
   int64_t tokens = kTokens;  // of blocks
   double seconds = 0.2;
+  bool in_graphs = false;
 };
 
 int run(const Options& options) {
@@ -53,7 +54,7 @@ int run(const Options& options) {
     for (Case& one : other_cases()) cases.push_back(std::move(one));
     std::erase_if(cases,
                   [&](const Case& one) { return one.row.find(options.rows) == std::string::npos; });
-    measure_bandwidth(state, cases, options.seconds, timer, json);
+    measure_bandwidth(state, cases, options.seconds, options.in_graphs, timer, json);
   }
   if (wants("block")) {
     for (const int64_t hidden : {2048, 4096, 8192}) {
@@ -79,6 +80,8 @@ int main(int argc, char** argv) {
   app.add_option("--hidden", options.hidden, "only 2048, 4096 or 8192");
   app.add_option("--tokens", options.tokens, "rows of blocks, M")->capture_default_str();
   app.add_option("--seconds", options.seconds, "sustained, each")->capture_default_str();
+  app.add_flag("--graphs", options.in_graphs,
+               "bandwidth of calls that are captured into CUDA graphs");
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -15,6 +15,8 @@ constexpr int64_t kColumnsOfThread = 8;  // of a thread
 constexpr int64_t kPieces = 4;
 constexpr uint32_t kGradientThreads = 512;
 constexpr int64_t kGradientColumns = 256;
+constexpr int64_t kMostMatches = 8192;
+constexpr uint32_t kMatchesBytes = 114816;  // TokenMatches
 
 // A match has 32 bits: so many tokens leave eight for the number of a row.
 constexpr int64_t kMostTokens = int64_t{1} << 24;
@@ -33,7 +35,7 @@ void check_ids(const OperationCall& call, RowNumbers numbers) {
 // How many blocks share the rows of the same columns. A block has a multiprocessor to itself, and
 // all of a Hopper GPU's begin at once; more, where each would list too many tokens.
 int64_t gradient_groups(int64_t table_rows, int64_t tokens, int64_t column_blocks) {
-  constexpr int64_t kMultiprocessors = 132, kTokensOfBlock = 2048;
+  constexpr int64_t kMultiprocessors = 132, kTokensOfBlock = kMostMatches / 2;
   const int64_t wanted =
       std::max(kMultiprocessors / column_blocks, ceil_div(tokens, kTokensOfBlock));
   const int64_t most = std::min(table_rows, (int64_t{1} << 32) / table_rows);
@@ -80,17 +82,20 @@ std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call, Row
   return {
       {.name = call.operation,
        .code = kCode,
-       .body = "  __shared__ TokenMatches matches;\n  embedding_backward<" + element_name(call, 0) +
-               ", " + element_name(call, added) + ", " + element_name(call, out) + ", " +
+       .body = "  static_assert(sizeof(TokenMatches) == " + std::to_string(kMatchesBytes) +
+               ");\n  embedding_backward<" + element_name(call, 0) + ", " +
+               element_name(call, added) + ", " + element_name(call, out) + ", " +
                (adds ? "true" : "false") + argument(numbers) +
-               ">(matches, n(0), n(1), n(2), n(3), n(4),\n      MatrixRows{p(0), n(5)}, p(1), "
+               ">(block_memory<TokenMatches>(), n(0), n(1), n(2), n(3), n(4),\n      "
+               "MatrixRows{p(0), n(5)}, p(1), "
                "MatrixRows{p(" +
                p_added + "), n(6)}, MatrixRows{p(" + p_out + "), n(7)});\n",
        .numbers = {static_cast<uint32_t>(table.cols), static_cast<uint32_t>(table.rows),
                    static_cast<uint32_t>(rows.rows), static_cast<uint32_t>(groups), column_blocks,
                    row_stride(call, 0), row_stride(call, added), row_stride(call, out)},
        .grid = static_cast<uint32_t>(groups * column_blocks),
-       .threads = kGradientThreads}};
+       .threads = kGradientThreads,
+       .shared_bytes = kMatchesBytes}};
 }
 
 }  // namespace coda

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 
 #include "device/types.cuh"
@@ -17,12 +18,18 @@ inline u32 thread_index() { return host_threads->thread; }
 inline u32 block_threads() { return host_threads->threads; }
 inline u32 block_index() { return host_threads->block; }
 inline u32 grid_blocks() { return host_threads->blocks; }
-inline u32 take_places(u32& counter, u32 places) {
-  counter += places;
-  return counter - places;
-}
 inline u32 count_bits(u32 word) { return std::popcount(word); }
-inline void set_bits(u32& word, u32 bits) { word |= bits; }
+
+// Starts as what no thread wrote.
+template <class Object>
+Object& block_memory() {
+  static Object* const memory = [] {
+    void* const bytes = std::aligned_alloc(16, (sizeof(Object) + 15) / 16 * 16);
+    std::memset(bytes, 0xff, sizeof(Object));
+    return static_cast<Object*>(bytes);
+  }();
+  return *memory;
+}
 
 // A barrier that is used again and again. Whoever arrives last lets all go on.
 struct HostBarrier {
@@ -94,6 +101,22 @@ inline float exchange(float value, u32 mask) {
 
 inline u32 exchange(u32 value, u32 mask) {
   return value_of_lane(value, thread_index() % 32 ^ mask);
+}
+
+inline u32 sum_of_lanes_before(u32 value) {
+  return with_lanes(value, [](auto of_lane) {
+    u32 sum = 0;
+    for (u32 lane = 0; lane < thread_index() % 32; ++lane) sum += of_lane(lane);
+    return sum;
+  });
+}
+
+inline u32 lanes_with_same(u32 value) {
+  return with_lanes(value, [value](auto of_lane) {
+    u32 same = 0;
+    for (u32 lane = 0; lane < 32; ++lane) same |= (of_lane(lane) == value ? 1u : 0u) << lane;
+    return same;
+  });
 }
 
 inline u32 largest_of_warp(u32 value) {
