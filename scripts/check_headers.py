@@ -22,7 +22,7 @@ _FIRST = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE
 # The last two are what the targets of tests define.
 _FLAGS = [
     "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fsyntax-only",
-    '-DCODA_SOURCE_DIR=""', '-DCODA_CXX_COMPILER=""'
+    '-DCODA_SOURCE_DIR=""', '-DCODA_HOST_KERNEL_COMPILER=""'
 ]
 
 

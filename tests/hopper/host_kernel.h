@@ -80,7 +80,6 @@ class HostBlock {
   static constexpr size_t kStack = 256 << 10;
   struct Fiber {
     ucontext_t context;
-    std::unique_ptr<char[]> stack;
     const unsigned* place = nullptr;  // runs when what stands there is no longer the value
     unsigned value = 0;
     bool ended = false;
@@ -92,10 +91,13 @@ class HostBlock {
         argument_(argument),
         first_(threads.block),
         fibers_(threads.threads * threads.cluster) {
-    for (Fiber& fiber : fibers_) {
-      fiber.stack.reset(new char[kStack]);
+    // Kept from one block to the next: new memory costs the system more than the kernel's work.
+    static std::vector<std::unique_ptr<char[]>> stacks;
+    while (stacks.size() < fibers_.size()) stacks.emplace_back(new char[kStack]);
+    for (size_t i = 0; i < fibers_.size(); ++i) {
+      Fiber& fiber = fibers_[i];
       getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_sp = stacks[i].get();
       fiber.context.uc_stack.ss_size = kStack;
       fiber.context.uc_link = &scheduler_;
       makecontext(&fiber.context, &HostBlock::start, 0);
@@ -202,15 +204,9 @@ extern "C" void host_begin(HostThreads* threads) {
 )" << (is_product ? "  begin_shared_memory();\n" : "")
                                 << "}\nextern \"C\" void host_end() {\n"
                                 << (is_product ? "  store_wait_read<0>();\n" : "") << "}\n";
-    const std::string root = CODA_SOURCE_DIR;
-    const std::string command =
-        std::string(CODA_CXX_COMPILER) +
-        " -std=c++20 -O1 -w -shared -fPIC -fno-gnu-unique '-D__global__=' '-D__grid_constant__='"
-        " '-D__device__=' '-D__forceinline__=inline' '-D__launch_bounds__(...)='"
-        " '-D__cluster_dims__(...)=' '-D__align__(n)=__attribute__((aligned(n)))' '-D__shared__=" +
-        (is_product ? "" : "static") + "' -I" + root + "/tests/hopper/host_device -I" + root +
-        "/include -I" + root + " -I" + root + "/src " + stem + ".cc -o " + stem + ".so 2> " + stem +
-        ".log";
+    const std::string command = std::string(CODA_HOST_KERNEL_COMPILER) + " -shared -include " +
+                                (is_product ? "product_kernel.cuh " : "plain_kernel.cuh ") + stem +
+                                ".cc -o " + stem + ".so 2> " + stem + ".log";
     if (std::system(command.c_str()) != 0) {
       std::ifstream log(stem + ".log");
       throw std::runtime_error(std::string(std::istreambuf_iterator<char>(log), {}) + "\n" +
