@@ -164,9 +164,9 @@ __device__ __forceinline__ CountedInOrder count_in_order(TokenMatches& matches, 
   return {before, all};
 }
 
-// Lists tokens begin to end that name one of the rows, by the thread that looks at them, and
-// returns how many there are; beyond kMostMatches the list is not whole. What is no row of the
-// table has too late a turn.
+// Lists tokens begin to end that name one of the rows and returns how many there are; beyond
+// kMostMatches the list is not whole. It is in the order of the threads that look at tokens, so
+// that it is always the same. What is no row of the table has too late a turn.
 template <RowNumbers kNumbers>
 __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
                                             u32 begin, u32 end) {
@@ -218,11 +218,11 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtR
   const u32 lane = thread_index() % 32;
   const u32 padded = ceil_div(count, 32) * 32;
   const auto row_of = [&](u32 i) { return matches.listed[i] >> rows.token_bits; };
-  constexpr u32 kAndHowMany = 256;
+  constexpr u32 kMatches = 256;  // place + kMatches * how many there are, in one u16
   for (u32 i = thread_index(); i < padded; i += kGradientThreads) {
     const u32 same = lanes_with_same(i < count ? row_of(i) : kNoRow);
     const u32 place = count_bits(same & ((1u << lane) - 1));
-    matches.place[i] = static_cast<u16>(place + count_bits(same) * kAndHowMany);
+    matches.place[i] = static_cast<u16>(place + count_bits(same) * kMatches);
   }
   synchronize_block();
   if (thread_index() < 32) {
@@ -241,9 +241,9 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtR
         const u32 state = matches.row_state[row[k]];
         synchronize_warp();
         const u32 i = base + k * 32;
-        if (i < count) matches.place[i] = static_cast<u16>(state - 1 + place[k] % kAndHowMany);
-        if (place[k] % kAndHowMany == 0) {
-          matches.row_state[row[k]] = static_cast<u16>(state + place[k] / kAndHowMany);
+        if (i < count) matches.place[i] = static_cast<u16>(state - 1 + place[k] % kMatches);
+        if (place[k] % kMatches == 0) {
+          matches.row_state[row[k]] = static_cast<u16>(state + place[k] / kMatches);
         }
         synchronize_warp();
       }

@@ -20,7 +20,7 @@ inline u32 block_index() { return host_threads->block; }
 inline u32 grid_blocks() { return host_threads->blocks; }
 inline u32 count_bits(u32 word) { return std::popcount(word); }
 
-// Starts as what no thread wrote.
+// Not for blocks of a cluster, which run together. Before the first block it is 0xff.
 template <class Object>
 Object& block_memory() {
   static Object* const memory = [] {
