@@ -85,17 +85,25 @@ __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u
 // Rows of the gradient are dealt out: of `groups` blocks for the same 256 columns, block g makes
 // rows g, g + groups and so on, as frequent tokens are neighbours in the tables of real texts. A
 // block looks through all tokens once, lists those that name its rows, and brings those of a row
-// together. Its sixteen warps, as teams, sum equal parts of the list, wherever rows end in it: one
-// row of many tokens has as many loads in flight as many rows of one. A row that lies in several
-// parts is added up by the team that has its first token. A quarter of the rows that no token names
-// are written before the list is in order, so that memory works meanwhile. Where the list would be
-// too long, the block makes fewer rows at a time, and a single row from 8192 tokens at a time.
+// together. Its warps, as teams, sum parts of the list that take equally long, wherever rows end in
+// it: one row of many tokens has as many loads in flight as many rows of one. A row that lies in
+// several parts is added up by the team that has its first token. Where the list would be too long,
+// the block makes fewer rows at a time, and a single row from 8192 tokens at a time.
+//
+// All blocks wait for memory, and memory serves most whoever asks most. So the more tokens a block
+// has, the more of its teams sum: blocks with frequent tokens then end with the others. Rows that
+// no token names are written when memory has less to do: while one warp brings the list in order,
+// and behind the sums.
 inline constexpr u32 kGradientThreads = 512;
 inline constexpr u32 kTeamThreads = 32;
 inline constexpr u32 kTeams = kGradientThreads / kTeamThreads;
 inline constexpr u32 kGradientColumns = kTeamThreads * kThreadColumns;
+// That sum in a block with the mean of all blocks' tokens. With fewer, memory waits for loads.
+inline constexpr u32 kTeamsOfMean = 7;
 inline constexpr u32 kMostMatches = 8192;
 inline constexpr u32 kMostRows = 16384;  // of a block at a time
+
+inline constexpr u32 kBeginsRow = 1u << 31;
 
 struct TokenMatches {
   // A match is the number of its row, among those at hand, << token_bits | token.
@@ -104,13 +112,19 @@ struct TokenMatches {
     // What each team summed of a row that begins in another team's part.
     float part[kThreadColumns][kGradientThreads];
   };
-  u32 sorted[kMostMatches];
+  // With kBeginsRow in the first match of a row, unless there is a single row. Up to a multiple of
+  // four, matches of no row follow.
+  alignas(16) u32 sorted[kMostMatches];
   u16 place[kMostMatches];  // of a listed match among those of its row
+  u32 part_begins[kTeams];  // in `sorted`; a multiple of four
   u32 part_row[kTeams];     // of `part`: the row's number; kNoRow where there is none
   u32 counted[kTeams];      // by each warp
+  u32 next_empty;           // the first row that no warp has filled or seen to have tokens
   // 0 for a row without tokens, else one more than how many matches of it have their places, and
   // then than where they begin in `sorted`.
   u16 row_state[kMostRows];
+  u32 named[kMostRows / 32];                   // by a token: a bit for each row
+  float single[kThreadColumns][kTeamThreads];  // what a single row's tokens gave so far
 };
 
 // Rows group + (first + i) * groups of the table, i from 0 to count - 1.
@@ -123,6 +137,13 @@ struct DealtRows {
   u32 token_bits;
 
   __device__ __forceinline__ u32 row(u32 i) const { return group + (first + i) * groups; }
+  __device__ __forceinline__ u32 turn(u32 row) const {
+    return static_cast<u32>(static_cast<u64>(row) * reciprocal >> 32);
+  }
+  __device__ __forceinline__ u32 number(u32 match) const {
+    return (match & ~kBeginsRow) >> token_bits;
+  }
+  __device__ __forceinline__ u32 token(u32 match) const { return match & ((1u << token_bits) - 1); }
 };
 
 // Four tokens' rows; kNoRow where there is no token.
@@ -187,20 +208,19 @@ __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, cons
     u32 found = 0;  // one bit for each
 #pragma unroll
     for (u32 i = 0; i < kLoads * 4; ++i) {
-      u32& row = id[i / 4][i % 4];
-      const u32 turn = static_cast<u32>(static_cast<u64>(row) * rows.reciprocal >> 32);
+      const u32 row = id[i / 4][i % 4];
+      const u32 turn = rows.turn(row);
       const bool is_mine = row - turn * rows.groups == rows.group;
-      row = turn - rows.first;
-      if (is_mine && row < rows.count) found |= 1u << i;
+      if (is_mine && turn - rows.first < rows.count) found |= 1u << i;
     }
     const CountedInOrder counted = count_in_order(matches, count_bits(found));
     u32 place = listed + counted.before;
     listed += counted.all;
-#pragma unroll
-    for (u32 i = 0; i < kLoads * 4; ++i) {
-      if ((found >> i & 1) == 0) continue;
-      const u32 number = id[i / 4][i % 4];
+    for (; found != 0; found &= found - 1) {  // few: their ids are loaded again
+      const u32 i = count_bits((found - 1) & ~found);
       const u32 token = base + i / 4 * kStep + i % 4;
+      const u32 row = row_number<kNumbers>(load_index(ids, token));
+      const u32 number = rows.turn(row) - rows.first;
       matches.row_state[number] = 1;
       if (place < kMostMatches) matches.listed[place] = number << rows.token_bits | token;
       ++place;
@@ -212,19 +232,29 @@ __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, cons
 
 // Brings matches of a row together: rows in the order of their first matches, matches of a row in
 // the order of the list. A match gets its place among those of its row first among the 32 of a
-// warp; then one warp adds, 32 after 32, how many came before.
+// warp; then one warp adds, 32 after 32, how many came before. The others call meanwhile(), which
+// takes numbers of next_empty until it gets kStopped or more. Finds where teams' parts begin, too.
+inline constexpr u32 kStopped = 1u << 30;
+template <class Meanwhile>
 __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtRows& rows,
-                                             u32 count) {
+                                             u32 count, bool is_single, u32 teams,
+                                             const Meanwhile& meanwhile) {
   const u32 lane = thread_index() % 32;
   const u32 padded = ceil_div(count, 32) * 32;
-  const auto row_of = [&](u32 i) { return matches.listed[i] >> rows.token_bits; };
+  const auto row_of = [&](u32 i) { return rows.number(matches.listed[i]); };
   constexpr u32 kMatches = 256;  // place + kMatches * how many there are, in one u16
   for (u32 i = thread_index(); i < padded; i += kGradientThreads) {
     const u32 same = lanes_with_same(i < count ? row_of(i) : kNoRow);
     const u32 place = count_bits(same & ((1u << lane) - 1));
     matches.place[i] = static_cast<u16>(place + count_bits(same) * kMatches);
   }
+  for (u32 i = thread_index(); i < ceil_div(rows.count, 32) * 32; i += kGradientThreads) {
+    const u32 named = lanes_that(i < rows.count && matches.row_state[i] != 0);
+    if (lane == 0) matches.named[i / 32] = named;
+  }
+  if (thread_index() == 0) matches.next_empty = 0;
   synchronize_block();
+  u32 next_empty = 0;
   if (thread_index() < 32) {
     constexpr u32 kAhead = 4;  // loaded before they are needed
     for (u32 base = lane; base < padded; base += kAhead * 32) {
@@ -248,28 +278,59 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtR
         synchronize_warp();
       }
     }
+    next_empty = take_numbers(matches.next_empty, kStopped);
+  } else {
+    meanwhile();
   }
   synchronize_block();
+  if (thread_index() == 0) matches.next_empty = next_empty;
   const u32 each = ceil_div(count, kGradientThreads);
   const u32 first = thread_index() * each;
   const u32 behind = smaller(first + each, count);
-  u32 mine = 0;  // matches of rows whose first is one of the thread's
+  constexpr u32 kRow = 1u << 16;
+  u32 mine = 0;  // rows whose first match is one of the thread's, * kRow + their matches
   for (u32 i = first; i < behind; ++i) {
-    if (matches.place[i] == 0) mine += matches.row_state[row_of(i)] - 1;
+    if (matches.place[i] == 0) mine += kRow + matches.row_state[row_of(i)] - 1;
   }
-  u32 next = count_in_order(matches, mine).before;
+  const CountedInOrder counted = count_in_order(matches, mine);
+  // A row that is stored takes about half as long as a match that is loaded.
+  const auto cost = [](u32 numbers) { return numbers / kRow + numbers % kRow * 2; };
+  u32 before = counted.before;
   for (u32 i = first; i < behind; ++i) {
     if (matches.place[i] != 0) continue;
     u16& state = matches.row_state[row_of(i)];
     const u32 matches_of_row = state - 1;
+    const u32 next = before % kRow;
     state = static_cast<u16>(next + 1);
-    next += matches_of_row;
+    const u32 cost_before = cost(before);
+    before += kRow + matches_of_row;
+    u32 part = ceil_div(cost_before * teams, cost(counted.all));
+    for (; part * cost(counted.all) < cost(before) * teams; ++part) {
+      const u32 cost_of_row = (part * cost(counted.all) / teams - cost_before) / 2;
+      matches.part_begins[part] = (next + smaller(cost_of_row, matches_of_row)) / 4 * 4;
+    }
   }
   synchronize_block();
   for (u32 i = thread_index(); i < count; i += kGradientThreads) {
-    matches.sorted[matches.row_state[row_of(i)] - 1 + matches.place[i]] = matches.listed[i];
+    const u32 place = matches.place[i];
+    const u32 begins = place == 0 && !is_single ? kBeginsRow : 0;
+    matches.sorted[matches.row_state[row_of(i)] - 1 + place] = matches.listed[i] | begins;
+  }
+  if (thread_index() < ceil_div(count, 4) * 4 - count) {
+    matches.sorted[count + thread_index()] = ~0u << rows.token_bits;
   }
   synchronize_block();
+}
+
+// A thread's columns of a matrix: where those of row 0 lie, and bytes between rows.
+struct ThreadRows {
+  u64 data;
+  u32 pitch;
+};
+template <Element kStored>
+__device__ __forceinline__ ThreadRows thread_rows(const MatrixRows& rows, u32 column) {
+  return {rows.data + static_cast<u64>(column) * bytes_of(kStored),
+          rows.stride * bytes_of(kStored)};
 }
 
 // A thread's columns of the gradient.
@@ -277,13 +338,13 @@ template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
 struct GradientRows {
   // In flight: rows of tokens, and rows that no token names.
   static constexpr u32 kWidest = kAdds ? larger(bytes_of(kIn), bytes_of(kAdded)) : bytes_of(kIn);
-  static constexpr u32 kTokens = kVector ? (kAdds ? 16 : 32) / kWidest : 1;
-  static constexpr u32 kEmptyRows = kVector ? 4 : 1;
-  MatrixRows dx;
-  MatrixRows added;
-  MatrixRows out;
-  u32 column;
-  u32 valid;
+  static constexpr u32 kTokens = kVector ? (kAdds ? 16 : 32) / kWidest : 4;
+  static constexpr u32 kEmptyRows = 4;
+  ThreadRows dx;
+  ThreadRows added;
+  ThreadRows out;
+  u32 valid;   // columns; threads behind the last one load others' vectors and store nothing
+  bool fills;  // whether rows that no token names are written
 
   using Columns = Elements<kThreadColumns>;
   using Received = typename LoadedEight<kVector, kIn>::Type;
@@ -291,85 +352,91 @@ struct GradientRows {
 
   static __device__ __forceinline__ u32 team() { return thread_index() / kTeamThreads; }
 
-  __device__ __forceinline__ Received received(u32 token, bool exists) const {
-    return load_eight<kIn, Access::streamed, kVector>(dx.data, row_start(token, dx.stride),
-                                                      exists ? valid : 0,
-                                                      [&](u32 j) { return column + j; });
+  __device__ __forceinline__ Received received(u32 token) const {
+    return load_eight<kIn, Access::streamed, kVector>(element_of_row(dx.data, token, dx.pitch), 0,
+                                                      kVector ? kThreadColumns : valid,
+                                                      [](u32 j) { return j; });
   }
   __device__ __forceinline__ Before before(u32 row, bool exists) const {
-    return load_eight<kAdded, Access::in_place, kVector>(added.data, row_start(row, added.stride),
-                                                         kAdds && exists ? valid : 0,
-                                                         [&](u32 j) { return column + j; });
+    return load_eight<kAdded, Access::in_place, kVector>(
+        element_of_row(added.data, row, added.pitch), 0, kAdds && exists ? valid : 0,
+        [](u32 j) { return j; });
   }
   __device__ __forceinline__ void store(u32 row, bool exists, const Columns& sum) const {
     store_eight<kOut, kVector>(
-        out.data, row_start(row, out.stride), exists ? valid : 0, [&](u32 j) { return column + j; },
+        element_of_row(out.data, row, out.pitch), 0, exists ? valid : 0, [](u32 j) { return j; },
         sum);
   }
 
   // Sums the team's part of the sorted list and stores its rows, but for two: a row that begins in
   // another part is left for the team there, and the last row is returned, as other parts may have
-  // more of it. Of a single row, all parts are left. Where some loads have been added, the next
-  // ones take their registers at once, so that about kTokens are always in flight.
+  // more of it. Where four loads have been added, the next four take their registers at once, so
+  // that about kTokens are always in flight.
   __device__ __forceinline__ u32 sum_part(TokenMatches& matches, const DealtRows& rows, u32 count,
-                                          bool is_single, Columns& sum) const {
-    constexpr u32 kAtOnce = smaller(4, kTokens);
-    const u32 begin = static_cast<u32>(static_cast<u64>(count) * team() / kTeams);
-    const u32 end = static_cast<u32>(static_cast<u64>(count) * (team() + 1) / kTeams);
-    const u32 token_mask = (1u << rows.token_bits) - 1;
-    const auto number_of = [&](u32 i) { return matches.sorted[i] >> rows.token_bits; };
-    u32 number = begin < end ? number_of(begin) : kNoRow;
-    bool is_left = begin < end && (is_single || (begin != 0 && number_of(begin - 1) == number));
-    if (thread_index() % kTeamThreads == 0) matches.part_row[team()] = is_left ? number : kNoRow;
+                                          u32 teams, Columns& sum) const {
+    const auto begin_of = [&](u32 team) {
+      return count != 0 && team < teams ? matches.part_begins[team] : ceil_div(count, 4) * 4;
+    };
+    const u32 begin = begin_of(team());
+    const u32 end = begin_of(team() + 1);
+    const u32 first = begin < end ? matches.sorted[begin] : kBeginsRow;
+    bool is_left = (first & kBeginsRow) == 0;
+    u32 number = kNoRow;
+    if (thread_index() % kTeamThreads == 0) {
+      matches.part_row[team()] = is_left ? rows.number(first) : kNoRow;
+    }
     const auto leave = [&] {
 #pragma unroll
       for (u32 i = 0; i < kThreadColumns; ++i) matches.part[i][thread_index()] = sum.value[i];
     };
+    struct alignas(16) Four {
+      u32 match[4];
+    };
+    const auto four_at = [&](u32 at) {
+      return *reinterpret_cast<const Four*>(&matches.sorted[at]);
+    };
     Received loaded[kTokens];
     Before earlier[kTokens];
-    u32 begins = 0;     // of rows: a bit for each load in flight
-    u32 last = number;  // that was asked for
-    const bool has_first = begin < end && !is_left;
-    const auto ask = [&](u32 slot, u32 at) {  // what does not exist is 0
-      const bool exists = at < end;
-      const u32 match = exists ? matches.sorted[at] : 0;
-      const u32 row = exists ? match >> rows.token_bits : last;
-      const bool is_new = row != last;
-      loaded[slot] = received(match & token_mask, exists);
-      begins = (begins & ~(1u << slot)) | (is_new ? 1u << slot : 0);
-      if constexpr (kAdds) {
-        const bool adds = is_new || (has_first && at == begin);
-        earlier[slot] = before(adds ? rows.row(row) : 0, adds);
+    const auto ask = [&](u32 slot, u32 at) {
+      if (at >= end) return;
+      const Four four = four_at(at);
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) {
+        loaded[slot + i] = received(rows.token(four.match[i]));
+        if constexpr (kAdds) {
+          const u32 row = rows.number(four.match[i]);
+          const bool adds = (four.match[i] & kBeginsRow) != 0 && row < rows.count;
+          earlier[slot + i] = before(adds ? rows.row(row) : 0, adds);
+        }
       }
-      last = row;
     };
 #pragma unroll
-    for (u32 i = 0; i < kTokens; ++i) ask(i, begin + i);
+    for (u32 i = 0; i < kTokens; i += 4) ask(i, begin + i);
     for (u32 base = begin; base < end; base += kTokens) {
 #pragma unroll
-      for (u32 some = 0; some < kTokens; some += kAtOnce) {
+      for (u32 some = 0; some < kTokens; some += 4) {
         if (base + some >= end) break;
+        const Four four = four_at(base + some);
 #pragma unroll
-        for (u32 i = some; i < some + kAtOnce; ++i) {
-          if ((begins >> i & 1) != 0) {
+        for (u32 i = 0; i < 4; ++i) {
+          if ((four.match[i] & kBeginsRow) != 0) {
             if (is_left) {
               leave();
             } else {
-              store(rows.row(number), true, sum);
+              store(rows.row(number), number < rows.count, sum);
             }
             is_left = false;
-            number = number_of(base + i);
+            number = rows.number(four.match[i]);
             sum = {};
           }
-          if constexpr (kAdds) sum = sum + values(earlier[i]);
-          sum = sum + values(loaded[i]);
+          if constexpr (kAdds) sum = sum + values(earlier[some + i]);
+          sum = sum + values(loaded[some + i]);
         }
-#pragma unroll
-        for (u32 i = some; i < some + kAtOnce; ++i) ask(i, base + kTokens + i);
+        ask(some, base + some + kTokens);
       }
     }
     if (is_left) leave();
-    return is_left ? kNoRow : number;
+    return number;
   }
 
   // Adds what teams left of a row.
@@ -383,24 +450,38 @@ struct GradientRows {
     }
   }
 
-  // Rows first to behind - 1 that no token names become zeros, or what was there before.
-  __device__ __forceinline__ void fill_empty_rows(const TokenMatches& matches,
-                                                  const DealtRows& rows, u32 first,
+  // Adds to a single row what teams summed of some of its tokens. By one team.
+  __device__ __forceinline__ void add_single(TokenMatches& matches, u32 row, bool is_first,
+                                             bool is_last) const {
+    Columns sum = values(before(row, is_first));
+    for (u32 i = 0; i < kThreadColumns && !is_first; ++i) {
+      sum.value[i] = matches.single[i][thread_index()];
+    }
+    add_parts(matches, 0, sum);
+    store(row, is_last, sum);
+    for (u32 i = 0; i < kThreadColumns; ++i) matches.single[i][thread_index()] = sum.value[i];
+  }
+
+  // Rows from next_empty to behind - 1 that no token names become zeros, or what was there before.
+  // Warps take four after four, as each has time.
+  __device__ __forceinline__ void fill_empty_rows(TokenMatches& matches, const DealtRows& rows,
                                                   u32 behind) const {
-    if (kAdds && kAdded == kOut && added.data == out.data) return;
-    for (u32 base = first + team() * kEmptyRows; base < behind; base += kTeams * kEmptyRows) {
+    for (;;) {
+      const u32 first = take_numbers(matches.next_empty, kEmptyRows);
+      if (first >= behind) return;
+      const u32 named = matches.named[first / 32] >> first % 32;
       Before earlier[kEmptyRows];
       bool is_empty[kEmptyRows];
 #pragma unroll
       for (u32 i = 0; i < kEmptyRows; ++i) {
-        is_empty[i] = base + i < behind && matches.row_state[base + i] == 0;
-        earlier[i] = before(rows.row(base + i), is_empty[i]);
+        is_empty[i] = first + i < behind && (named >> i & 1) == 0;
+        earlier[i] = before(rows.row(first + i), is_empty[i]);
       }
 #pragma unroll
       for (u32 i = 0; i < kEmptyRows; ++i) {
         Columns x{};
         if constexpr (kAdds) x = values(earlier[i]);
-        store(rows.row(base + i), is_empty[i], x);
+        store(rows.row(first + i), is_empty[i], x);
       }
     }
   }
@@ -413,17 +494,18 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
                                          const MatrixRows& out) {
   u32 token_bits = 1;
   while (1u << token_bits < tokens) ++token_bits;
-  const u32 most_rows = smaller(kMostRows, 1u << (32 - token_bits));
+  const u32 most_rows = smaller(kMostRows, (1u << (31 - token_bits)) - 1);
   const u32 column = block_index() % column_blocks * kGradientColumns +
                      thread_index() % kTeamThreads * kThreadColumns;
-  const GradientRows<kIn, kAdded, kOut, kAdds, kVector> gradient{dx, added, out, column,
-                                                                 valid_columns(column, columns)};
+  const u32 loaded_column = kVector ? smaller(column, columns - kThreadColumns) : column;
+  const GradientRows<kIn, kAdded, kOut, kAdds, kVector> gradient{
+      thread_rows<kIn>(dx, loaded_column), thread_rows<kAdded>(added, column),
+      thread_rows<kOut>(out, column), valid_columns(column, columns),
+      !(kAdds && kAdded == kOut && added.data == out.data)};
   const u32 group = block_index() / column_blocks;
   const u32 dealt = ceil_div(table_rows - smaller(group, table_rows), groups);
   DealtRows rows{groups, group, ~0u / groups + 1, 0, smaller(dealt, most_rows), token_bits};
-  bool is_single = false;          // one row, from kMostMatches tokens at a time
-  Elements<kThreadColumns> all{};  // of a single row's tokens so far
-  // Each part of the work stands here once, as code that is run once comes from far.
+  bool is_single = false;  // one row, from kMostMatches tokens at a time
   for (u32 begin = 0, end = tokens; rows.count != 0;) {
     const u32 count = list_matches<kNumbers>(matches, ids, rows, begin, end);
     if (count > kMostMatches) {
@@ -432,23 +514,21 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       rows.count = larger(rows.count / 2, 1);
       continue;
     }
-    const u32 filled = is_single ? 0 : rows.count;
-    gradient.fill_empty_rows(matches, rows, 0, filled / 4);
-    sort_matches(matches, rows, count);
+    const u32 filled = gradient.fills && !is_single ? rows.count : 0;
+    const u32 teams = smaller(kTeams, count * kTeamsOfMean / (tokens / groups + 1) + 1);
+    sort_matches(matches, rows, count, is_single, teams,
+                 [&] { gradient.fill_empty_rows(matches, rows, filled); });
     Elements<kThreadColumns> sum{};
-    const u32 number = gradient.sum_part(matches, rows, count, is_single, sum);
+    const u32 number = gradient.sum_part(matches, rows, count, teams, sum);
     synchronize_block();
     if (is_single) {
-      if constexpr (kAdds) {
-        if (begin == 0) all = values(gradient.before(rows.row(0), true));
-      }
-      gradient.add_parts(matches, 0, all);
-      if (end == tokens) gradient.store(rows.row(0), gradient.team() == 0, all);
-    } else if (number != kNoRow) {
+      if (gradient.team() == 0)
+        gradient.add_single(matches, rows.row(0), begin == 0, end == tokens);
+    } else if (number < rows.count) {
       gradient.add_parts(matches, number, sum);
       gradient.store(rows.row(number), true, sum);
     }
-    gradient.fill_empty_rows(matches, rows, filled / 4, filled);
+    gradient.fill_empty_rows(matches, rows, filled);
     synchronize_block();  // the next search writes the list
     if (end != tokens) {
       begin = end;
@@ -456,7 +536,6 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       continue;
     }
     begin = 0;
-    all = {};
     is_single = false;
     rows.first += rows.count;
     rows.count = smaller(dealt - rows.first, most_rows);

@@ -37,7 +37,14 @@ __device__ __forceinline__ u32 sum_of_lanes_before(u32 value) {
   return sum - value;
 }
 
-// A bit for each lane that has the same value.
+// What `next`, of shared memory, was before it grew by `count`: the same in all lanes.
+__device__ __forceinline__ u32 take_numbers(u32& next, u32 count) {
+  const u32 first = threadIdx.x % 32 == 0 ? atomicAdd(&next, count) : 0;
+  return __shfl_sync(~0u, first, 0);
+}
+
+// A bit for each lane for which it is true, or that has the same value.
+__device__ __forceinline__ u32 lanes_that(bool is_true) { return __ballot_sync(~0u, is_true); }
 __device__ __forceinline__ u32 lanes_with_same(u32 value) { return __match_any_sync(~0u, value); }
 __device__ __forceinline__ u32 count_bits(u32 word) { return __popc(word); }
 

@@ -16,7 +16,7 @@ constexpr int64_t kPieces = 4;
 constexpr uint32_t kGradientThreads = 512;
 constexpr int64_t kGradientColumns = 256;
 constexpr int64_t kMostMatches = 8192;
-constexpr uint32_t kMatchesBytes = 114816;  // TokenMatches
+constexpr uint32_t kMatchesBytes = 117968;  // TokenMatches
 
 // A match has 32 bits: so many tokens leave eight for the number of a row.
 constexpr int64_t kMostTokens = int64_t{1} << 24;

@@ -163,6 +163,24 @@ TEST_F(Embedding, AnIdThatNamesNoRowOfTheTableAddsNothing) {
   EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, counted, named, nullptr));
 }
 
+// A block sums with as many teams as its share of the tokens, each a part of its list: one block
+// has nearly all of them here, the others few or none.
+TEST_F(Embedding, BlocksWithManyAndWithFewTokensSumThemAll) {
+  for (const Sizes& s :
+       {Sizes{900, 16, 1200, 900, 0}, {1601, 264, 700, 1601, 0}, {90, 20, 500, 90, 3}}) {
+    const std::vector<double> dx = values(s.tokens * s.columns);
+    std::vector<double> tokens = ids(s);
+    constexpr uint32_t kGroups = 6;
+    for (int64_t t = 0; t < s.tokens * 9 / 10; ++t)
+      tokens[t] = t % 3 == 0 ? 5 : kGroups * (t % 7) + 5;
+    EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr, false, kGroups),
+              expected(s, dx, tokens, nullptr));
+    const std::vector<double> added = values(s.table_rows * s.columns);
+    EXPECT_EQ(backward(s, DType::f32, dx, tokens, &added, false, kGroups),
+              expected(s, dx, tokens, &added));
+  }
+}
+
 // A block then makes fewer rows at a time, down to one, and that from a part of the tokens.
 TEST_F(Embedding, MoreTokensThanABlockListsAreSummedInParts) {
   for (const Sizes& s : {Sizes{66, 8, 20000, 3, 0}, {66, 8, 20000, 40, 0}, {140, 8, 18999, 1, 3}}) {

@@ -111,6 +111,20 @@ inline u32 sum_of_lanes_before(u32 value) {
   });
 }
 
+inline u32 take_numbers(u32& next, u32 count) {
+  const u32 first = next;
+  if (thread_index() % 32 == 0) next += count;
+  return value_of_lane(first, 0);
+}
+
+inline u32 lanes_that(bool is_true) {
+  return with_lanes<u32>(is_true ? 1 : 0, [](auto of_lane) {
+    u32 lanes = 0;
+    for (u32 lane = 0; lane < 32; ++lane) lanes |= of_lane(lane) << lane;
+    return lanes;
+  });
+}
+
 inline u32 lanes_with_same(u32 value) {
   return with_lanes(value, [value](auto of_lane) {
     u32 same = 0;
@@ -147,15 +161,8 @@ template <class T>
 T __shfl_sync(u32, T value, u32 lane) {
   return value_of_lane(value, lane);
 }
-inline u32 lanes_that(bool is_true) {
-  return with_lanes<u32>(is_true ? 1 : 0, [](auto of_lane) {
-    u32 count = 0;
-    for (u32 lane = 0; lane < 32; ++lane) count += of_lane(lane);
-    return count;
-  });
-}
 inline bool __any_sync(u32, bool is_true) { return lanes_that(is_true) != 0; }
-inline bool __all_sync(u32, bool is_true) { return lanes_that(is_true) == 32; }
+inline bool __all_sync(u32, bool is_true) { return lanes_that(is_true) == ~0u; }
 inline float __uint_as_float(u32 bits) { return std::bit_cast<float>(bits); }
 inline u32 __float_as_uint(float x) { return std::bit_cast<u32>(x); }
 // Byte i of the result is byte (selector >> 4 i) of the two words, the first the lower four.
