@@ -101,9 +101,8 @@ inline constexpr u32 kGradientColumns = kTeamThreads * kThreadColumns;
 // That sum in a block with the mean of all blocks' tokens. With fewer, memory waits for loads.
 inline constexpr u32 kTeamsOfMean = 7;
 inline constexpr u32 kMostMatches = 8192;
-inline constexpr u32 kMostRows = 16384;  // of a block at a time
-
-inline constexpr u32 kBeginsRow = 1u << 31;
+inline constexpr u32 kMostRows = 16384;      // of a block at a time
+inline constexpr u32 kBeginsRow = 1u << 31;  // in a match
 
 struct TokenMatches {
   // A match is the number of its row, among those at hand, << token_bits | token.
@@ -230,10 +229,75 @@ __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, cons
   return listed;
 }
 
+// Until add_places, a match's `place` is that among the matches of its row in the same 32 of the
+// list,
+// + kMatches * how many of them there are.
+inline constexpr u32 kMatches = 256;
+
+// Adds to places, 32 after 32, how many matches of the row came before. By one warp.
+__device__ __forceinline__ void add_places(TokenMatches& matches, const DealtRows& rows,
+                                           u32 count) {
+  const u32 lane = thread_index() % 32;
+  const u32 padded = ceil_div(count, 32) * 32;
+  constexpr u32 kAhead = 4;  // loaded before they are needed
+  for (u32 base = lane; base < padded; base += kAhead * 32) {
+    u32 row[kAhead];
+    u32 place[kAhead];
+#pragma unroll
+    for (u32 k = 0; k < kAhead; ++k) {
+      const u32 i = base + k * 32;
+      row[k] = i < count ? rows.number(matches.listed[i]) : 0;
+      place[k] = i < count ? matches.place[i] : 1;
+    }
+#pragma unroll
+    for (u32 k = 0; k < kAhead; ++k) {
+      const u32 state = matches.row_state[row[k]];
+      synchronize_warp();
+      const u32 i = base + k * 32;
+      if (i < count) matches.place[i] = static_cast<u16>(state - 1 + place[k] % kMatches);
+      if (place[k] % kMatches == 0) {
+        matches.row_state[row[k]] = static_cast<u16>(state + place[k] / kMatches);
+      }
+      synchronize_warp();
+    }
+  }
+}
+
+// Finds where rows begin in `sorted`, in the order of their first matches, and where parts of it do
+// that take teams equally long. Threads synchronise before they read it.
+__device__ __forceinline__ void begin_rows_and_parts(TokenMatches& matches, const DealtRows& rows,
+                                                     u32 count, u32 teams) {
+  const u32 each = ceil_div(count, kGradientThreads);
+  const u32 first = thread_index() * each;
+  const u32 behind = smaller(first + each, count);
+  constexpr u32 kRow = 1u << 16;
+  u32 mine = 0;  // rows whose first match is one of the thread's, * kRow + their matches
+  for (u32 i = first; i < behind; ++i) {
+    if (matches.place[i] == 0) mine += kRow + matches.row_state[rows.number(matches.listed[i])] - 1;
+  }
+  const CountedInOrder counted = count_in_order(matches, mine);
+  // A row that is stored takes about half as long as a match that is loaded.
+  const auto cost = [](u32 numbers) { return numbers / kRow + numbers % kRow * 2; };
+  u32 before = counted.before;
+  for (u32 i = first; i < behind; ++i) {
+    if (matches.place[i] != 0) continue;
+    u16& state = matches.row_state[rows.number(matches.listed[i])];
+    const u32 matches_of_row = state - 1;
+    const u32 next = before % kRow;
+    state = static_cast<u16>(next + 1);
+    const u32 cost_before = cost(before);
+    before += kRow + matches_of_row;
+    u32 part = ceil_div(cost_before * teams, cost(counted.all));
+    for (; part * cost(counted.all) < cost(before) * teams; ++part) {
+      const u32 cost_of_row = (part * cost(counted.all) / teams - cost_before) / 2;
+      matches.part_begins[part] = (next + smaller(cost_of_row, matches_of_row)) / 4 * 4;
+    }
+  }
+}
+
 // Brings matches of a row together: rows in the order of their first matches, matches of a row in
-// the order of the list. A match gets its place among those of its row first among the 32 of a
-// warp; then one warp adds, 32 after 32, how many came before. The others call meanwhile(), which
-// takes numbers of next_empty until it gets kStopped or more. Finds where teams' parts begin, too.
+// the order of the list. While one warp adds places, the others call meanwhile(), which takes
+// numbers of next_empty until it gets kStopped or more.
 inline constexpr u32 kStopped = 1u << 30;
 template <class Meanwhile>
 __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtRows& rows,
@@ -242,7 +306,6 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtR
   const u32 lane = thread_index() % 32;
   const u32 padded = ceil_div(count, 32) * 32;
   const auto row_of = [&](u32 i) { return rows.number(matches.listed[i]); };
-  constexpr u32 kMatches = 256;  // place + kMatches * how many there are, in one u16
   for (u32 i = thread_index(); i < padded; i += kGradientThreads) {
     const u32 same = lanes_with_same(i < count ? row_of(i) : kNoRow);
     const u32 place = count_bits(same & ((1u << lane) - 1));
@@ -256,60 +319,14 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtR
   synchronize_block();
   u32 next_empty = 0;
   if (thread_index() < 32) {
-    constexpr u32 kAhead = 4;  // loaded before they are needed
-    for (u32 base = lane; base < padded; base += kAhead * 32) {
-      u32 row[kAhead];
-      u32 place[kAhead];
-#pragma unroll
-      for (u32 k = 0; k < kAhead; ++k) {
-        const u32 i = base + k * 32;
-        row[k] = i < count ? row_of(i) : 0;
-        place[k] = i < count ? matches.place[i] : 1;
-      }
-#pragma unroll
-      for (u32 k = 0; k < kAhead; ++k) {
-        const u32 state = matches.row_state[row[k]];
-        synchronize_warp();
-        const u32 i = base + k * 32;
-        if (i < count) matches.place[i] = static_cast<u16>(state - 1 + place[k] % kMatches);
-        if (place[k] % kMatches == 0) {
-          matches.row_state[row[k]] = static_cast<u16>(state + place[k] / kMatches);
-        }
-        synchronize_warp();
-      }
-    }
+    add_places(matches, rows, count);
     next_empty = take_numbers(matches.next_empty, kStopped);
   } else {
     meanwhile();
   }
   synchronize_block();
   if (thread_index() == 0) matches.next_empty = next_empty;
-  const u32 each = ceil_div(count, kGradientThreads);
-  const u32 first = thread_index() * each;
-  const u32 behind = smaller(first + each, count);
-  constexpr u32 kRow = 1u << 16;
-  u32 mine = 0;  // rows whose first match is one of the thread's, * kRow + their matches
-  for (u32 i = first; i < behind; ++i) {
-    if (matches.place[i] == 0) mine += kRow + matches.row_state[row_of(i)] - 1;
-  }
-  const CountedInOrder counted = count_in_order(matches, mine);
-  // A row that is stored takes about half as long as a match that is loaded.
-  const auto cost = [](u32 numbers) { return numbers / kRow + numbers % kRow * 2; };
-  u32 before = counted.before;
-  for (u32 i = first; i < behind; ++i) {
-    if (matches.place[i] != 0) continue;
-    u16& state = matches.row_state[row_of(i)];
-    const u32 matches_of_row = state - 1;
-    const u32 next = before % kRow;
-    state = static_cast<u16>(next + 1);
-    const u32 cost_before = cost(before);
-    before += kRow + matches_of_row;
-    u32 part = ceil_div(cost_before * teams, cost(counted.all));
-    for (; part * cost(counted.all) < cost(before) * teams; ++part) {
-      const u32 cost_of_row = (part * cost(counted.all) / teams - cost_before) / 2;
-      matches.part_begins[part] = (next + smaller(cost_of_row, matches_of_row)) / 4 * 4;
-    }
-  }
+  begin_rows_and_parts(matches, rows, count, teams);
   synchronize_block();
   for (u32 i = thread_index(); i < count; i += kGradientThreads) {
     const u32 place = matches.place[i];

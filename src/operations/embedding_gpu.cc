@@ -18,7 +18,7 @@ constexpr int64_t kGradientColumns = 256;
 constexpr int64_t kMostMatches = 8192;
 constexpr uint32_t kMatchesBytes = 117968;  // TokenMatches
 
-// A match has 32 bits: so many tokens leave eight for the number of a row.
+// A match has 32 bits, one of them a mark: so many tokens leave seven for the number of a row.
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 constexpr const char* kCode =
