@@ -15,8 +15,8 @@ from torch import distributed, multiprocessing
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from coda_cpp import compiler
-from coda_cpp.ddp_buckets import too_small_buckets
+from coda_cpp.torch_backend import coda
+from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from compiled import Recorder, error, ids, llama
 
 
@@ -52,7 +52,7 @@ def _gradients(rank, kind):
     called(input_ids=batches[rank], labels=batches[rank]).loss.backward()
     gradients = [p.grad.full_tensor() if kind == "fsdp" else p.grad for p in model.parameters()]
     taken = [len(report.taken) for report in recorder.reports]
-    warned = compiler._warn_once.cache_info().misses
+    warned = coda._warn_once.cache_info().misses
     return error(gradients, _expected(reference, batches)), taken, warned
 
 

@@ -18,7 +18,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import coda_cpp
-from coda_cpp import _calls, compiler, fx_inline
+from coda_cpp import _calls
+from coda_cpp.torch_backend import coda, inline
 from compiled import Recorder, error, gpt2, ids, llama, outcome
 
 
@@ -321,14 +322,14 @@ class CompiledUses(unittest.TestCase):
 
         are_whole = []
 
-        def inline(module):
-            are_whole.append(fx_inline.inline(module))
+        def put(module):
+            are_whole.append(inline.inline(module))
             return are_whole[-1]
 
         recorder = Recorder(cost_model=True)
         gains = property(lambda taken: taken.name != "fused_0")
         patch = unittest.mock.patch.object
-        with patch(compiler.Taken, "gains", gains), patch(compiler, "inline", inline):
+        with patch(coda.Taken, "gains", gains), patch(coda, "inline", put):
             called = torch.compile(Two(), backend=recorder, fullgraph=True)
             self._same(called, called._orig_mod, torch.randn(2, 4, 32))
         report = recorder.reports[0]

@@ -9,7 +9,7 @@ from transformers import (
     Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
     MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
-from coda_cpp import compiler
+from coda_cpp.torch_backend import coda
 
 gc.freeze()  # Dynamo collects garbage often; modules are none, and there are many
 
@@ -55,8 +55,8 @@ class Recorder:
         self.options = {"inner": "aot_eager", "cost_model": False, **options}
 
     def __call__(self, module, inputs):
-        self.reports.append(compiler.Report())
-        return compiler.coda(module, inputs, options=self.options, report=self.reports[-1])
+        self.reports.append(coda.Report())
+        return coda.coda(module, inputs, options=self.options, report=self.reports[-1])
 
 
 def outcome(called, model, *arguments, **named):

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 import coda_cpp
 from coda_cpp import builders as b
-from coda_cpp import compiler, fx_inline, programs
+from coda_cpp import programs
+from coda_cpp.torch_backend import coda, inline
 
 _ROWS = 48
 
@@ -155,8 +156,8 @@ class Compiled(unittest.TestCase):
                     x = F.silu(layer(x)).cumsum(1) / 8  # which ends a region
                 return x.float().square().mean()
 
-        def inline(module):
-            found.append(fx_inline.inline(module))
+        def put(module):
+            found.append(inline.inline(module))
             found.append([node.args[1] for node in module.graph.nodes
                           if node.target is programs.GRAPH.forward])
             return found[0]
@@ -166,7 +167,7 @@ class Compiled(unittest.TestCase):
         torch._dynamo.reset()
         model, x = Layers().bfloat16(), torch.randn(2, 16, 64, dtype=torch.bfloat16)
         options = {"inner": "aot_eager", "cost_model": False, "products": "fp8"}
-        with mock.patch.object(compiler, "inline", inline):
+        with mock.patch.object(coda, "inline", put):
             compiled = torch.compile(model, backend="coda", dynamic=False, options=options)
             expected, loss = model(x), compiled(x)
             loss.backward()

@@ -9,8 +9,8 @@ import unittest
 import torch
 from torch import fx
 
-from coda_cpp import fx_regions
-from coda_cpp.fx_layout import KEY
+from coda_cpp.torch_backend import regions
+from coda_cpp.torch_backend.layout import KEY
 
 
 def graph_by_chance(seed):
@@ -50,7 +50,7 @@ class Regions(unittest.TestCase):
         several = 0
         for seed in range(300):
             graph = graph_by_chance(seed)
-            groups = fx_regions.propose(graph, ())
+            groups = regions.propose(graph, ())
             found = [node for group in groups for node in group]
             self.assertEqual(set(found), {node for node in graph.nodes if KEY in node.meta})
             self.assertEqual(len(found), len(set(found)))
@@ -73,10 +73,10 @@ class Regions(unittest.TestCase):
             node.meta["val"] = torch.empty(3, 2, device="meta")
         for node in (first, last, beside):
             node.meta[KEY] = "rc"
-        self.assertCountEqual(fx_regions.propose(graph, ()), [[first, beside], [last]])
+        self.assertCountEqual(regions.propose(graph, ()), [[first, beside], [last]])
         between.meta[KEY] = "rc"
-        self.assertCountEqual(fx_regions.propose(graph, ()), [[first, between, last, beside]])
-        self.assertCountEqual(fx_regions.propose(graph, {(last, first), (beside, first)}),
+        self.assertCountEqual(regions.propose(graph, ()), [[first, between, last, beside]])
+        self.assertCountEqual(regions.propose(graph, {(last, first), (beside, first)}),
                               [[first, between, last], [beside]])
 
 

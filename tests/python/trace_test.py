@@ -10,7 +10,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
-from coda_cpp import fx_trace
+from coda_cpp.torch_backend import trace
 
 
 class Layer(nn.Module):
@@ -51,12 +51,12 @@ def stand_ins_of(module):
     return [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
 
 
-def traced(module, trace=fx_trace.trace, *arguments):
+def traced(module, run=trace.trace, *arguments):
     """The graph, and how many traces it took."""
     stand_ins = stand_ins_of(module)
     mode = next(value.fake_mode for value in stand_ins if isinstance(value, torch.Tensor))
-    with mode, mock.patch.object(fx_trace, "make_fx", wraps=make_fx) as traces:
-        return trace(module, stand_ins, *arguments), traces.call_count
+    with mode, mock.patch.object(trace, "make_fx", wraps=make_fx) as traces:
+        return run(module, stand_ins, *arguments), traces.call_count
 
 
 def whole(module, stand_ins):
@@ -118,8 +118,8 @@ class Traces(unittest.TestCase):
 
         with torch.autocast("cpu", torch.bfloat16):
             stand_ins = stand_ins_of(module)
-            with mock.patch.object(fx_trace, "make_fx", fails), stand_ins[0].fake_mode:
-                self.assertRaises(RuntimeError, fx_trace.trace, module, stand_ins)
+            with mock.patch.object(trace, "make_fx", fails), stand_ins[0].fake_mode:
+                self.assertRaises(RuntimeError, trace.trace, module, stand_ins)
             self.assertTrue(torch.is_autocast_enabled("cpu"))
             self.assertTrue(torch.is_grad_enabled())
         self.assertFalse(torch.is_autocast_enabled("cpu"))
@@ -140,8 +140,8 @@ class Traces(unittest.TestCase):
     def test_graphs_that_are_like_each_other_share_their_kinds(self):
         module, _ = dynamos_graph(layers(1), torch.randn(2, 5, 16))
         kinds = {}
-        made, count = traced(module, fx_trace.trace, kinds)
-        again, none = traced(module, fx_trace.trace, kinds)
+        made, count = traced(module, trace.trace, kinds)
+        again, none = traced(module, trace.trace, kinds)
         self.assertEqual(count, len(kinds))
         self.assertEqual(none, 0)
         self.assertEqual(text(made.graph), text(again.graph))

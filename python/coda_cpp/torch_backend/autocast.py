@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from coda_cpp._operators import DECLARED, under_autocast
-from coda_cpp.fx_trace import ENTER_AUTOCAST, EXIT_AUTOCAST
+from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
 
 def _is_cast_by(node: fx.Node, device: str) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Container
 import torch
 from torch import fx
 
-from coda_cpp.fx_import import FREE, PRODUCTS
-from coda_cpp.fx_layout import KEY, rows_of
+from coda_cpp.torch_backend.layout import KEY, PRODUCTS, rows_of
+from coda_cpp.torch_backend.rules import FREE
 
 _SLICE = torch.ops.aten.slice.Tensor
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From operations of PyTorch's (a torch.fx graph of aten, before autograd) to values of a Graph.
 
-A value is a matrix, and its layout says how a tensor lies in it (fx_layout). What is not understood
+A value is a matrix, and its layout says how a tensor lies in it (layout.py). What is not understood
 raises NotUnderstood with the reason, and stays PyTorch's.
 """
 
@@ -16,14 +16,12 @@ from torch import fx
 
 from coda_cpp import _core, _tensors
 from coda_cpp import builders as b
-from coda_cpp import fx_layout as layouts
-from coda_cpp.fx_layout import NotUnderstood, value_of
-from coda_cpp.fx_values import (
-    EQUAL_HALVES, Computed, Imported, Number, Pair, Rounded, Source, Table)
+from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend.layout import NotUnderstood, value_of
+from coda_cpp.torch_backend.rules import RULES
+from coda_cpp.torch_backend.values import EQUAL_HALVES, Imported, Number, Source, Table
 
-_aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-PRODUCTS = {layouts.LINEAR: 1, layouts.ADDMM: 2, layouts.MM: 1}  # which operand is the weight
 NEEDS = "coda_needs_gradient"  # in a node's meta
 
 
@@ -187,187 +185,3 @@ class Importer:
 
 def _name(dtype: torch.dtype) -> str:
     return _tensors.torch_dtypes()[dtype]
-
-
-def _elementwise(name: str) -> Callable[[Importer, fx.Node], Any]:
-    def rule(region: Importer, node: fx.Node) -> Any:
-        if node.kwargs.get("alpha", 1) != 1 or len(node.args) > 2:
-            raise NotUnderstood("it has an alpha, or a rounding mode")
-        if node.kwargs.get("rounding_mode") is not None:
-            raise NotUnderstood("a division that rounds")
-        return Computed(value_of(node).dtype, name,
-                        [region.operand(arg, node) for arg in node.args])
-    return rule
-
-
-def _reversed_sub(region: Importer, node: fx.Node) -> Any:
-    if len(node.args) != 2 or node.kwargs:
-        raise NotUnderstood("it has an alpha")
-    return Computed(value_of(node).dtype, "sub",
-                    [region.operand(arg, node) for arg in reversed(node.args)])
-
-
-def _product(region: Importer, node: fx.Node) -> Any:
-    x, weight = (node.args[1], node.args[2]) if node.target is layouts.ADDMM else node.args[:2]
-    bias = node.args[0] if node.target is layouts.ADDMM else (*node.args, None)[2]
-    types = {region.dtype_of(x), value_of(weight).dtype}
-    if x in region.known:
-        types = {value_of(x).dtype, value_of(weight).dtype}
-    if len(types) != 1 or region.storage not in (None, *types):
-        raise NotUnderstood("its products have operands of several types")
-    if node.kwargs:
-        raise NotUnderstood("a product with factors")
-    region.storage = types.pop()
-    make = b.linear if node.target is layouts.LINEAR else b.conv1d
-    y = make(region.operand(x).value, region.weight(weight))
-    return y if bias is None else y + region.operand(bias, node).value
-
-
-def _gelu(region: Importer, node: fx.Node) -> Any:
-    name = {"none": "gelu", "tanh": "gelu_tanh"}[node.kwargs.get("approximate", "none")]
-    return b.elementwise(name, [region.operand(node.args[0]).value])
-
-
-def _pow(region: Importer, node: fx.Node) -> Any:
-    x = region.operand(node.args[0]).value
-    powers = {2: lambda: x * x, 3: lambda: x * x * x, 0.5: lambda: b.sqrt(x),
-              -0.5: lambda: b.rsqrt(x), -1: lambda: b.recip(x)}
-    if node.args[1] not in powers:
-        raise NotUnderstood(f"the power {node.args[1]}")
-    return powers[node.args[1]]()
-
-
-def _last(node: fx.Node) -> tuple[int, bool]:
-    """Columns of the last dimension, and whether there are other columns."""
-    return int(value_of(node).shape[-1]), "c" in layouts.or_plain(node)[:-1]
-
-
-def _group_mean(x: _core.Value, group: int) -> _core.Value:
-    return b.group_sum(x, group) / float(group)
-
-
-def _along_rows(whole: Callable, of_heads: Callable) -> Callable[[Importer, fx.Node], Any]:
-    def rule(region: Importer, node: fx.Node) -> Any:
-        columns, has_heads = _last(node.args[0])
-        value = region.operand(node.args[0]).value
-        return of_heads(value, columns) if has_heads else whole(value)
-    return rule
-
-
-def _view(region: Importer, node: fx.Node) -> Any:
-    return region.operand(node.args[0])
-
-
-def _convert(region: Importer, node: fx.Node) -> Any:
-    """Arithmetic is fp32 between what is stored; what is rounded is what is stored."""
-    made = value_of(node).dtype
-    if value_of(node.args[0]).device != value_of(node).device:
-        raise NotUnderstood("it moves to another device")
-    x = region.operand(node.args[0])
-    narrow = min(made, x.dtype, key=lambda dtype: dtype.itemsize)
-    return x if narrow == x.dtype else Rounded(narrow, x)
-
-
-def _dropout(region: Importer, node: fx.Node) -> Any:
-    if node.args[2] and node.args[1] != 0:
-        raise NotUnderstood("it draws random numbers")
-    return region.operand(node.args[0])
-
-
-def _slice(region: Importer, node: fx.Node) -> Any:
-    x, dim, start, end, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1:])[:5]
-    before, after = value_of(x).shape, value_of(node).shape
-    if all(map(layouts.same, before, after)):
-        return region.operand(x)
-    if dim % len(before) != len(before) - 1 or layouts.or_plain(x)[-1] != "c":
-        raise NotUnderstood("a part of the rows")
-    size, has_heads = _last(x)
-    whole, first, count = region.operand(x), int(start or 0), int(after[-1])
-    if first < 0:
-        first += size
-    if step == 1 and 2 * count == size and first in (0, count):
-        return Imported(whole.dtype, whole.half(size, first // count))
-    if step == 2 and 2 * count == size:
-        return Imported(whole.dtype, whole.half(2, first))
-    if step != 1 or has_heads:
-        raise NotUnderstood("a part of each head that is no half")
-    return Imported(whole.dtype, b.slice_columns(whole.value, first, count))
-
-
-def _cat(region: Importer, node: fx.Node) -> Any:
-    parts, dim = (*node.args, 0)[:2]
-    rank = value_of(node).dim()
-    if dim % rank != rank - 1 or layouts.or_plain(node)[-1] != "c":
-        raise NotUnderstood("rows behind rows")
-    operands = [region.operand(part) for part in parts]
-    sizes = {int(value_of(part).shape[-1]) for part in parts}
-    dtype = value_of(node).dtype
-    if len(parts) == 2 and len(sizes) == 1:
-        return Pair(dtype, operands, 2 * sizes.pop())
-    if "c" in layouts.or_plain(node)[:-1]:
-        raise NotUnderstood("parts of heads that are no halves")
-    return Imported(dtype, b.concat_columns([operand.value for operand in operands]))
-
-
-def _cross_entropy(region: Importer, node: fx.Node) -> Any:
-    logits, targets, weight, reduction, ignored, smoothing = (
-        *node.args, *(None, None, None, 1, -100, 0.0)[len(node.args):])
-    if weight is not None or reduction not in (1, 2) or value_of(logits).dim() != 2:
-        raise NotUnderstood("a loss of each row, with class weights or of several dimensions")
-    if logits not in region.known:
-        raise NotUnderstood("its logits are not made beside it")
-    rows, mean = b.cross_entropy(
-        region.operand(logits).value,
-        region.index(targets, (int(value_of(logits).shape[-1]), int(ignored))),
-        ignore_index=int(ignored), label_smoothing=float(smoothing))
-    return mean if reduction == 1 else b.col_sum(rows)
-
-
-def _rms_norm(region: Importer, node: fx.Node) -> Any:
-    x, shape, weight, eps = (*node.args, None, None)[:4]
-    if len(shape) != 1:
-        raise NotUnderstood("a norm over several dimensions")
-    epsilon = torch.finfo(value_of(x).dtype).eps if eps is None else float(eps)
-    value = region.operand(x).value
-    columns, has_heads = _last(x)
-    if has_heads:
-        scale = b.rsqrt(_group_mean(value * value, columns) + epsilon)
-        value = value * b.group_repeat(scale, columns)
-        return value if weight is None else value * region.operand(weight, node).value
-    if weight is None:
-        return value * b.rms_reciprocal(value, epsilon)
-    return b.rms_norm(value, region.operand(weight).value, epsilon)
-
-
-def _layer_norm(region: Importer, node: fx.Node) -> Any:
-    x, shape, weight, bias, eps = (*node.args, *(None, None, None, None, 1e-5)[len(node.args):])[:5]
-    if len(shape) != 1 or weight is None or bias is None or _last(x)[1]:
-        raise NotUnderstood("a layer norm over several dimensions, or without weight and bias")
-    operands = [region.operand(operand).value for operand in (x, weight, bias)]
-    return b.layer_norm(*operands, float(eps))
-
-
-RULES: dict[Any, Callable[[Importer, fx.Node], Any]] = {
-    **{op: _product for op in PRODUCTS},
-    _aten.gelu.default: _gelu,
-    _aten.pow.Tensor_Scalar: _pow,
-    _aten.mean.dim: _along_rows(b.row_mean, _group_mean),
-    _aten.sum.dim_IntList: _along_rows(b.row_sum, b.group_sum),
-    _aten.cross_entropy_loss.default: _cross_entropy,
-    _aten.rms_norm.default: _rms_norm,
-    _aten.layer_norm.default: _layer_norm,
-    _aten.dropout.default: _dropout,
-    _aten.slice.Tensor: _slice,
-    _aten.cat.default: _cat,
-    _aten.rsub.Scalar: _reversed_sub,
-    **{op: _view for op in (*layouts.VIEWS, *layouts.TURNS)},
-    **{op: _convert for op in (_aten.to.dtype, _aten._to_copy.default, _aten.alias.default,
-                               _aten.contiguous.default, _aten.type_as.default)},
-    **{getattr(_aten, name).default: _elementwise(name) for name in (
-        "silu", "rsqrt", "sqrt", "sigmoid", "tanh", "exp", "log", "erf", "neg")},
-    **{getattr(_aten, name).Tensor: _elementwise(name) for name in ("add", "sub", "mul", "div")},
-    **{getattr(_aten, name).Scalar: _elementwise(name) for name in ("add", "sub", "mul", "div")},
-}
-FREE = {*layouts.VIEWS, *layouts.TURNS, _aten.to.dtype, _aten._to_copy.default,
-        _aten.alias.default, _aten.contiguous.default, _aten.type_as.default,
-        _aten.slice.Tensor, _aten.dropout.default}

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from coda_cpp.fx_layout import is_one, same
+from coda_cpp.torch_backend.layout import is_one, same
 
 _aten = torch.ops.aten
 CAUSAL = "coda_causal"  # in a node's meta

@@ -13,11 +13,11 @@ import torch
 from torch import fx
 
 from coda_cpp import _tensors
-from coda_cpp import fx_layout as layouts
-from coda_cpp.fx_import import NEEDS, PRODUCTS, Importer
-from coda_cpp.fx_layout import NotUnderstood, value_of
-from coda_cpp.fx_values import Source, permuted
 from coda_cpp.programs import GraphFunction
+from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend.importer import NEEDS, Importer
+from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood, value_of
+from coda_cpp.torch_backend.values import Source, permuted
 
 
 class Result:

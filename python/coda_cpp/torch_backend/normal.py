@@ -14,12 +14,13 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from coda_cpp import fx_attention, fx_autocast, fx_checkpoint, fx_trace
-from coda_cpp import fx_layout as layouts
 from coda_cpp._core import Error
-from coda_cpp.fx_import import NEEDS, RULES, Importer
-from coda_cpp.fx_layout import NotUnderstood
-from coda_cpp.fx_values import EQUAL_HALVES, has_equal_halves
+from coda_cpp.torch_backend import attention, autocast, checkpoint, trace
+from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend.importer import NEEDS, Importer
+from coda_cpp.torch_backend.layout import NotUnderstood
+from coda_cpp.torch_backend.rules import RULES
+from coda_cpp.torch_backend.values import EQUAL_HALVES, has_equal_halves
 
 _aten = torch.ops.aten
 _SPLITS = {_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default}
@@ -33,19 +34,19 @@ class Normal:
                  facts: Sequence[dict[str, Any]] | None = None,
                  kinds: dict[Any, fx.Graph] | None = None) -> None:
         """`facts`: what is known of the inputs, where the module is a part of another. `kinds`: see
-        fx_trace.trace()."""
+        trace.trace()."""
         facts = facts or [{NEEDS: _requires_grad(given)} for given in inputs]
         # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
         modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
-        shown, self.blocks = fx_checkpoint.with_stand_ins(module)
+        shown, self.blocks = checkpoint.with_stand_ins(module)
         self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # which blocks share
         try:
             with modes[0] if modes else contextlib.nullcontext():
-                self.module = fx_trace.trace(shown, stand_ins, kinds)
+                self.module = trace.trace(shown, stand_ins, kinds)
         finally:
-            fx_checkpoint.forget(self.blocks)
+            checkpoint.forget(self.blocks)
         graph = self.module.graph
         for node in graph.nodes:
             if _writes(node):
@@ -53,9 +54,9 @@ class Normal:
         for node, known in zip(graph.find_nodes(op="placeholder"), facts, strict=True):
             node.meta.update(known)
         _drop_grad_switches(graph)
-        self.had_autocast = fx_autocast.write_out(graph, inputs)
+        self.had_autocast = autocast.write_out(graph, inputs)
         _rewrite(graph)
-        self.causal = fx_attention.Causal()
+        self.causal = attention.Causal()
         self.told_causal = self.causal.tell(graph)
         _mark_needs(graph)
         self.refused: dict[fx.Node, str] = {}
@@ -69,7 +70,7 @@ class Normal:
         if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             return {}
         return {NEEDS: node.meta.get(NEEDS, False), EQUAL_HALVES: has_equal_halves(node),
-                fx_attention.CAUSAL: self.causal.is_mask(node)}
+                attention.CAUSAL: self.causal.is_mask(node)}
 
     def _annotate(self, node: fx.Node) -> None:
         if node.target not in RULES:
@@ -103,7 +104,7 @@ def _drop_grad_switches(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.op == "placeholder":
             needs[node] = node.meta.get(NEEDS, False)
-        elif node.target is fx_trace.SET_GRAD:
+        elif node.target is trace.SET_GRAD:
             is_on = node.args[0]
             switches.append(node)
         else:

@@ -20,6 +20,7 @@ from torch import fx
 _aten = torch.ops.aten
 KEY = "coda_layout"  # in a node's meta
 LINEAR, ADDMM, MM = _aten.linear.default, _aten.addmm.default, _aten.mm.default
+PRODUCTS = {LINEAR: 1, ADDMM: 2, MM: 1}  # which operand is the weight
 LOSS = _aten.cross_entropy_loss.default
 VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default,
          _aten.flatten.using_ints, _aten.unsqueeze.default, _aten.squeeze.dim,
@@ -121,6 +122,11 @@ def known(node: Any) -> str | None:
 def or_plain(node: fx.Node) -> str:
     layout = known(node)
     return plain(value_of(node).shape) if layout is None else layout
+
+
+def last_dimension(node: fx.Node) -> tuple[int, bool]:
+    """Columns of the last dimension, and whether there are other columns."""
+    return int(value_of(node).shape[-1]), "c" in or_plain(node)[:-1]
 
 
 def layout_of(node: fx.Node) -> str:

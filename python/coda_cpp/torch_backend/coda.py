@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile(model, backend="coda"): regions of a model's graph as fused programs.
 
-Dynamo's graph is normalised before autograd; regions of operations that are understood (fx_import)
+Dynamo's graph is normalised before autograd; regions of operations that are understood (import)
 and have a product become one operator each, with a derived backward; the rest, with these
 operators, goes to Inductor. Attention and what else is not understood stays PyTorch's. Nothing here
 knows a model.
@@ -23,15 +23,16 @@ from torch._functorch import config as functorch_config
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from coda_cpp import _core, fx_checkpoint
+from coda_cpp import _core
 from coda_cpp._core import Error, InternalError, Plan
-from coda_cpp.ddp_buckets import too_small_buckets
-from coda_cpp.fx_import import FREE, PRODUCTS
-from coda_cpp.fx_inline import inline
-from coda_cpp.fx_layout import NotUnderstood
-from coda_cpp.fx_normal import Normal
-from coda_cpp.fx_regions import propose, without_parts
-from coda_cpp.fx_replace import Region, as_region, results_of, widen
+from coda_cpp.torch_backend import checkpoint
+from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
+from coda_cpp.torch_backend.inline import inline
+from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
+from coda_cpp.torch_backend.normal import Normal
+from coda_cpp.torch_backend.regions import propose, without_parts
+from coda_cpp.torch_backend.replace import Region, as_region, results_of, widen
+from coda_cpp.torch_backend.rules import FREE
 
 _LOG = logging.getLogger("coda_cpp")
 
@@ -160,7 +161,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
             for made, result in zip(results_of(node, len(region.results)), region.results):
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
-        elif node.target is fx_checkpoint.SUBGRAPH:
+        elif node.target is checkpoint.SUBGRAPH:
             changes |= _fuse_block(normal, fused, node, report, cost_model, products,
                                    objective)
         elif (node.op == "call_function" and node.target not in FREE
@@ -183,12 +184,12 @@ def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Re
     """Puts the block that the node stands for back, fused by itself; whether that changed it."""
     call = normal.blocks[node.args[2]]
     block = call.graph.owning_module.get_submodule(call.args[0].target)
-    operands = fx_checkpoint.operands(node, call)
+    operands = checkpoint.operands(node, call)
     inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
               for operand in operands]
     made = fuse(block, inputs, report, cost_model, products, objective,
                 [normal.facts(o) for o in operands], normal.kinds)
-    fx_checkpoint.put_back(fused, node, call, made)
+    checkpoint.put_back(fused, node, call, made)
     return made is not block
 
 

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from coda_cpp.fx_replace import Region
 from coda_cpp.programs import GRAPH
+from coda_cpp.torch_backend.replace import Region
 
 
 @_use_lazy_graph_module(True)  # operations of regions are read, not called
