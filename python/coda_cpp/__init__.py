@@ -16,7 +16,8 @@ except ImportError:  # graphs, plans and sessions on NumPy's arrays are there wi
 else:
     from coda_cpp import ops
     from coda_cpp._operators import checking
-    from coda_cpp.torch_backend.coda import explain, tune, without_logits
+    from coda_cpp.torch_backend.explain import explain, tune
+    from coda_cpp.torch_backend.logits import without_logits
     from coda_cpp.modules import (
         GatedMLP, LinearCrossEntropy, LinearResidualRMS, LinearRope, RMSLinear)
     from coda_cpp.optim import AdamW

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile(model, backend="coda"), stage by stage.
 
-coda        the backend: options, reports, what each region became
+coda        the backend
+options     what a user may ask for
+report      what each region became, and what is left to PyTorch
+explain     the same for a user who asks; logits: a model without them
 normal      Dynamo's graph in aten before autograd, with layouts (trace, autocast, checkpoint)
 attention   masks that are provably causal
 regions     which nodes become one region
