@@ -3,6 +3,7 @@
 
 A trace of a call takes a millisecond and more, and a model of many equal layers has the same calls
 over and over. So each kind of call is traced once, and its operations are copied for the others.
+Each operation keeps the place in the user's code that it comes from (ORIGIN).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import traceback
 from torch.fx._lazy_graph_module import _make_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -22,6 +24,7 @@ ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
 EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 SET_GRAD = torch._C._set_grad_enabled
 _SWITCHES = {ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD}
+ORIGIN = ("stack_trace", "nn_module_stack")  # in a node's meta, as Dynamo writes them
 _NOTES = {torch._C._log_api_usage_once}  # they do nothing to a tensor
 
 
@@ -38,7 +41,12 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
             made = _of_kinds(module.graph, calls, {} if kinds is None else kinds)
             if made is not None:
                 return made
-    return make_fx(module, pre_dispatch=True)(*stand_ins)
+    with traceback.preserve_node_meta():
+        return make_fx(fx.Interpreter(module).run, pre_dispatch=True)(*stand_ins)
+
+
+def _origin(node: fx.Node) -> dict[str, Any]:
+    return {key: node.meta[key] for key in ORIGIN if key in node.meta}
 
 
 def _tensor(node: Any) -> FakeTensor | None:
@@ -172,9 +180,12 @@ def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any,
                 operations = traced[call.key]
                 if operations.find_nodes(op="get_attr"):
                     return None
-                made[node] = graph.graph_copy(operations, dict(zip(
-                    operations.find_nodes(op="placeholder"), map(made.__getitem__, call.operands),
-                    strict=True)))
+                copies = dict(zip(operations.find_nodes(op="placeholder"),
+                                  map(made.__getitem__, call.operands), strict=True))
+                made[node] = graph.graph_copy(operations, copies)
+                for operation in operations.nodes:
+                    if operation.op == "call_function":
+                        copies[operation].meta.update(_origin(node))
             elif _is_part(node):
                 made[node] = made[node.args[0]][node.args[1]]
     return _make_graph_module({}, graph)
