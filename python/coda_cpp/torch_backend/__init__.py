@@ -6,7 +6,7 @@ options     what a user may ask for
 report      what each region became, and what is left to PyTorch
 explain     the same for a user who asks; logits: a model without them
 normal      Dynamo's graph in aten before autograd, with layouts (trace, autocast, checkpoint)
-attention   masks that are provably causal
+attention   masks that are provably causal (mask_proof)
 regions     which nodes become one region
 importer    a region as a Graph of ours: rules/ has a rule for each operation, layout and values
             say how tensors lie in matrices

@@ -56,7 +56,7 @@ class Normal:
         _drop_grad_switches(graph)
         self.had_autocast = autocast.write_out(graph, inputs)
         _rewrite(graph)
-        self.causal = attention.Causal()
+        self.causal = attention.Causal(graph)
         self.told_causal = self.causal.tell(graph)
         _mark_needs(graph)
         self.refused: dict[fx.Node, str] = {}

@@ -1,0 +1,550 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs of what a mask is, by the operations that make it. No value is looked at.
+
+An integer tensor is known as an affine function of its coordinates (Affine), a boolean one as the
+set of coordinates where it is True (Where), a floating-point one of zeros and minus infinities as
+the set where it is 0. A rule for each operation says what its result is, or gives up (Unproven).
+
+What makes a rule sound:
+- A dimension of size 1 has one coordinate, 0, and so no factor: broadcasting repeats it.
+- An affine result must fit the tensor's type over all coordinates. Sums and products wrap modulo a
+  power of two, so a result that fits is exact even if an operand was wrapped on the way.
+  Comparisons are made in the promoted type, so their operands must fit that.
+- An index must lie within [0, size), or wholly below 0 where PyTorch counts from the end.
+- A size that is a symbol may be any number in [1, 2^40]: a tensor with no elements has nothing to
+  be wrong about, and a longer one does not fit into memory. Two sizes of the same text are equal.
+- A tensor that is written to in place, by any name, is not known.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from coda_cpp.torch_backend.layout import is_one, same
+
+_LONGEST = 2**40
+
+
+class Unproven(Exception):
+    """The tensor may be anything."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Affine:
+    """constant + the sum of factor times coordinate, a factor for each dimension."""
+
+    constant: int
+    factors: tuple[int, ...] = ()
+
+    def over(self, shape: Sequence[Any]) -> Affine:
+        """Of a tensor of that shape, to which it is broadcast."""
+        factors = (0,) * (len(shape) - len(self.factors)) + self.factors
+        return Affine(self.constant, tuple(
+            0 if is_one(size) else factor for size, factor in zip(shape, factors, strict=True)))
+
+    def plus(self, other: Affine, times: int = 1) -> Affine:
+        dims = max(len(self.factors), len(other.factors))
+        a, b = ((0,) * (dims - len(of.factors)) + of.factors for of in (self, other))
+        return Affine(self.constant + times * other.constant,
+                      tuple(x + times * y for x, y in zip(a, b)))
+
+    @property
+    def is_constant(self) -> bool:
+        return not any(self.factors)
+
+    def least(self, shape: Sequence[Any], more: Any = 0) -> int:
+        """What it, plus the size `more`, is at least at all coordinates of the shape."""
+        sizes: collections.Counter[str] = collections.Counter()
+        least = self.constant
+        for factor, size in [*zip(self.factors, shape, strict=True), (None, more)]:
+            times = 1 if factor is None else min(factor, 0)  # of its largest coordinate, size - 1
+            if isinstance(size, int):
+                least += times * size
+            else:
+                sizes[str(size)] += times
+            least -= 0 if factor is None else times
+        return least + sum(times * (1 if times > 0 else _LONGEST) for times in sizes.values())
+
+    def fits(self, dtype: torch.dtype, shape: Sequence[Any]) -> bool:
+        if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
+            return False
+        info = torch.iinfo(dtype)
+        negated = Affine(0, ()).plus(self, -1)
+        return self.least(shape) >= info.min and -negated.least(shape) <= info.max
+
+
+class Where(frozenset):
+    """The coordinates at which all of its affine functions are at least 0."""
+
+    def over(self, shape: Sequence[Any]) -> Where:
+        return _all(at_least_0(one.over(shape)) for one in self)
+
+    def __invert__(self) -> Where:
+        if not self:
+            return NOWHERE
+        if len(self) > 1:
+            raise Unproven
+        (one,) = self
+        return at_least_0(Affine(-1).plus(one, -1))
+
+    def both(self, other: Where) -> Where:
+        return NOWHERE if NOWHERE in (self, other) else Where(self | other)
+
+    def either(self, other: Where) -> Where:
+        if EVERYWHERE in (self, other):
+            return EVERYWHERE
+        if self == NOWHERE or self == other:
+            return other
+        if other == NOWHERE:
+            return self
+        raise Unproven
+
+
+EVERYWHERE = Where()
+NOWHERE = Where({Affine(-1)})
+
+
+def _all(parts: Iterable[Where]) -> Where:
+    return functools.reduce(Where.both, parts, EVERYWHERE)
+
+
+def at_least_0(of: Affine) -> Where:
+    """Where it is; functions that are at least 0 at the same coordinates are written alike."""
+    if of.is_constant:
+        return EVERYWHERE if of.constant >= 0 else NOWHERE
+    divisor = math.gcd(*of.factors)
+    return Where({Affine(of.constant // divisor, tuple(f // divisor for f in of.factors))})
+
+
+class Prover:
+    """What is known of the tensors of a graph."""
+
+    def __init__(self, written: Iterable[fx.Node] = ()) -> None:
+        """`written`: tensors that are written to."""
+        self._known: dict[fx.Node, Affine | Where | None] = dict.fromkeys(written)
+
+    def of(self, node: Any) -> Affine | Where:
+        if isinstance(node, bool):
+            return EVERYWHERE if node else NOWHERE
+        if isinstance(node, int):
+            return Affine(node)
+        if isinstance(node, float):
+            return _zero_or_less(node)
+        if not isinstance(node, fx.Node):
+            raise Unproven
+        if node not in self._known:
+            try:
+                self._known[node] = self._find(node)
+            except Unproven:
+                self._known[node] = None
+        found = self._known[node]
+        if found is None:
+            raise Unproven
+        return found
+
+    def affine(self, node: Any) -> Affine:
+        """Of an integer, or of a boolean that is the same everywhere."""
+        found = self.of(node)
+        if found in (EVERYWHERE, NOWHERE) and _dtype(node) == torch.bool:
+            return Affine(int(found == EVERYWHERE))
+        if isinstance(found, Where):
+            raise Unproven
+        return found
+
+    def where(self, node: Any) -> Where:
+        """Of a boolean, or of a tensor of zeros and minus infinities."""
+        found = self.of(node)
+        if isinstance(found, Where):
+            return found
+        raise Unproven
+
+    def _find(self, node: fx.Node) -> Affine | Where:
+        value = node.meta.get("val")
+        if (node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload)
+                or not isinstance(value, torch.Tensor)):
+            raise Unproven
+        schema = node.target._schema
+        rule = _RULES.get(schema.name.removeprefix("aten::"))
+        if rule is None:
+            raise Unproven
+        given = {argument.name: argument.default_value for argument in schema.arguments}
+        given |= dict(zip(given, node.args)) | node.kwargs
+        found = rule(self, value, given).over(value.shape)
+        if isinstance(found, Affine) and not found.fits(value.dtype, value.shape):
+            raise Unproven
+        return found
+
+
+def _dtype(operand: Any) -> torch.dtype | None:
+    if isinstance(operand, fx.Node):
+        return getattr(operand.meta.get("val"), "dtype", None)
+    return {bool: torch.bool, int: torch.int64}.get(type(operand))
+
+
+def _tensor(operand: Any) -> torch.Tensor:
+    value = operand.meta.get("val") if isinstance(operand, fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        raise Unproven
+    return value
+
+
+def _zero_or_less(number: Any) -> Where:
+    if number == 0:
+        return EVERYWHERE
+    if number == -math.inf:
+        return NOWHERE
+    raise Unproven
+
+
+def _typed(number: Any, dtype: torch.dtype) -> Affine | Where:
+    """A number as an element of a tensor."""
+    if dtype == torch.bool and isinstance(number, (bool, int, float)):
+        return EVERYWHERE if number else NOWHERE
+    if dtype.is_floating_point and isinstance(number, (bool, int, float)):
+        return _zero_or_less(number)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return Affine(number)
+    raise Unproven
+
+
+def _arange(_: Prover, value: torch.Tensor, given: dict) -> Affine:
+    start, step = given.get("start", 0), given.get("step", 1)
+    if type(start) is not int or type(step) is not int:
+        raise Unproven
+    return Affine(start, (step,))
+
+
+def _filled(of: Any = None) -> Callable[[Prover, torch.Tensor, dict], Affine | Where]:
+    return lambda _, value, given: _typed(given["fill_value"] if of is None else of, value.dtype)
+
+
+def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    """Conversions too, where no value changes: that integers fit is seen of every result."""
+    before = _tensor(given["self"]).dtype
+    if before == value.dtype or before.is_floating_point and value.dtype.is_floating_point:
+        return prover.of(given["self"])
+    return prover.affine(given["self"])
+
+
+def _moved(prover: Prover, x: Any, order: Sequence[int | None],
+           change: Callable[[Affine], Affine] = lambda found: found) -> Affine | Where:
+    """Dimension i of the result is dimension order[i] of x; None: it is new, and x is repeated."""
+    found, shape = prover.of(x), _tensor(x).shape
+
+    def moved(one: Affine) -> Affine:
+        one = change(one.over(shape))
+        return Affine(one.constant, tuple(0 if i is None else one.factors[i] for i in order))
+
+    if isinstance(found, Affine):
+        return moved(found)
+    return _all(at_least_0(moved(one)) for one in found)
+
+
+def _unsqueeze(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    new = given["dim"] % value.dim()
+    return _moved(prover, given["self"], [
+        None if i == new else i - (i > new) for i in range(value.dim())])
+
+
+def _expand(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    shift = value.dim() - _tensor(given["self"]).dim()
+    return _moved(prover, given["self"], [
+        None if i < shift else i - shift for i in range(value.dim())])
+
+
+def _viewed(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    """A view that only adds and drops dimensions of size 1."""
+    before = _tensor(given["self"]).shape
+    kept = [i for i, size in enumerate(before) if not is_one(size)]
+    now = [i for i, size in enumerate(value.shape) if not is_one(size)]
+    if len(kept) != len(now) or not all(
+            same(before[i], value.shape[j]) for i, j in zip(kept, now)):
+        raise Unproven
+    places = dict(zip(now, kept))
+    return _moved(prover, given["self"], [places.get(i) for i in range(value.dim())])
+
+
+def _transpose(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    order = list(range(value.dim()))
+    a, b = given["dim0"], given["dim1"]
+    order[a], order[b] = order[b], order[a]
+    return _moved(prover, given["self"], order)
+
+
+def _permute(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    return _moved(prover, given["self"], [dim % value.dim() for dim in given["dims"]])
+
+
+def _begin(start: Any, size: Any) -> int:
+    """Where a slice begins that is given as `start`, which PyTorch clamps to the size."""
+    if start is None:
+        return 0
+    if type(start) is not int or start < 0 and not isinstance(size, int):
+        raise Unproven
+    return max(start + size, 0) if start < 0 else start
+
+
+def _slice(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    dim, step = given["dim"] % value.dim(), given["step"]
+    start = _begin(given["start"], _tensor(given["self"]).shape[dim])
+    if type(step) is not int:
+        raise Unproven
+
+    def change(found: Affine) -> Affine:
+        factors = list(found.factors)
+        factors[dim] *= step
+        return Affine(found.constant + start * found.factors[dim], tuple(factors))
+
+    return _moved(prover, given["self"], range(value.dim()), change)
+
+
+def _select(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    dim, index = given["dim"] % (value.dim() + 1), given["index"]
+    start = _begin(index, _tensor(given["self"]).shape[dim])
+    return _moved(prover, given["self"], [i + (i >= dim) for i in range(value.dim())],
+                  lambda found: found.plus(Affine(start * found.factors[dim])))
+
+
+def _sum(sign: int) -> Callable[[Prover, torch.Tensor, dict], Affine]:
+    def rule(prover: Prover, _: torch.Tensor, given: dict) -> Affine:
+        alpha = given.get("alpha", 1)
+        if type(alpha) is not int:
+            raise Unproven
+        return prover.affine(given["self"]).plus(prover.affine(given["other"]), sign * alpha)
+    return rule
+
+
+def _negated(prover: Prover, _: torch.Tensor, given: dict) -> Affine:
+    return Affine(0).plus(prover.affine(given["self"]), -1)
+
+
+def _product(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    if value.dtype == torch.bool:
+        return _both(prover, value, given)
+    a, b = prover.affine(given["self"]), prover.affine(given["other"])
+    if not a.is_constant:
+        a, b = b, a
+    if not a.is_constant:
+        raise Unproven
+    return Affine(0).plus(b, a.constant)
+
+
+def _comparison(of: Callable[[Affine], Where]) -> Callable[[Prover, torch.Tensor, dict], Where]:
+    """`of` the difference of the operands."""
+    def rule(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+        operands = given["self"], given["other"]
+        values = [_tensor(x) if isinstance(x, fx.Node) else x for x in operands]
+        found = [prover.affine(x).over(value.shape) for x in operands]
+        compared = torch.result_type(*values)
+        if compared != torch.bool and not all(
+                one.fits(compared, value.shape) for one in found):
+            raise Unproven
+        return of(found[0].plus(found[1], -1))
+    return rule
+
+
+def _equal(difference: Affine) -> Where:
+    if difference.is_constant:
+        return NOWHERE if difference.constant else EVERYWHERE
+    raise Unproven
+
+
+def _both(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+    if value.dtype != torch.bool or any(
+            _dtype(given[name]) != torch.bool for name in ("self", "other")):
+        raise Unproven
+    return prover.where(given["self"]).over(value.shape).both(
+        prover.where(given["other"]).over(value.shape))
+
+
+def _either(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+    if value.dtype != torch.bool or any(
+            _dtype(given[name]) != torch.bool for name in ("self", "other")):
+        raise Unproven
+    return prover.where(given["self"]).over(value.shape).either(
+        prover.where(given["other"]).over(value.shape))
+
+
+def _not(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+    if _tensor(given["self"]).dtype != torch.bool:
+        raise Unproven
+    return ~prover.where(given["self"])
+
+
+def _chosen(condition: Where, a: Where, b: Where) -> Where:
+    """a where the condition holds, b elsewhere."""
+    if b == NOWHERE:
+        return condition.both(a)
+    if a == NOWHERE:
+        return (~condition).both(b)
+    if a == EVERYWHERE:
+        return condition.either(b)
+    if b == EVERYWHERE:
+        return (~condition).either(a)
+    raise Unproven
+
+
+def _element(prover: Prover, operand: Any, value: torch.Tensor) -> Where:
+    """Of an operand whose values become elements of a mask."""
+    if not isinstance(operand, fx.Node):
+        found = _typed(operand, value.dtype)
+        if isinstance(found, Affine):
+            raise Unproven
+        return found
+    before = _tensor(operand).dtype
+    if before != value.dtype and not (before.is_floating_point and value.dtype.is_floating_point):
+        raise Unproven
+    return prover.where(operand).over(value.shape)
+
+
+def _where(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+    if len(given) != 3 or _tensor(given["condition"]).dtype != torch.bool:
+        raise Unproven
+    return _chosen(prover.where(given["condition"]).over(value.shape),
+                   *(_element(prover, given[name], value) for name in ("self", "other")))
+
+
+def _masked_fill(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+    if _tensor(given["mask"]).dtype != torch.bool:
+        raise Unproven
+    return _chosen(prover.where(given["mask"]).over(value.shape),
+                   *(_element(prover, given[name], value) for name in ("value", "self")))
+
+
+def _triangle(is_lower: bool) -> Callable[[Prover, torch.Tensor, dict], Where]:
+    """tril and triu: what lies outside becomes False, or 0.0."""
+    def rule(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+        if type(given["diagonal"]) is not int:
+            raise Unproven
+        rest = (0,) * (value.dim() - 2)
+        below = Affine(given["diagonal"], (*rest, 1, -1)).over(value.shape)
+        inside = at_least_0(below) if is_lower else at_least_0(Affine(0).plus(below, -1))
+        outside = NOWHERE if value.dtype == torch.bool else EVERYWHERE
+        return _chosen(inside, prover.where(given["self"]), outside)
+    return rule
+
+
+def _cumulated(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
+    each = prover.affine(given["self"])
+    if not each.is_constant or not value.dim():
+        raise Unproven
+    dim = given["dim"] % value.dim()
+    return Affine(each.constant, tuple(
+        each.constant if i == dim else 0 for i in range(value.dim())))
+
+
+def _difference(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
+    """diff(x, 1, dim, prepend): constant where x grows evenly and begins so."""
+    x, before = given["self"], given["prepend"]
+    if given["n"] != 1 or before is None or given["append"] is not None or not value.dim():
+        raise Unproven
+    dim = given["dim"] % value.dim()
+    if not is_one(_tensor(before).shape[dim]) or value.dtype == torch.bool:
+        raise Unproven
+    found = prover.affine(x).over(value.shape)
+    step = found.factors[dim]
+    # Where the coordinate is 0 it is x less what stands before; elsewhere it is the step.
+    first = found.plus(prover.affine(before), -1)
+    first = Affine(first.constant, tuple(
+        0 if i == dim else factor for i, factor in enumerate(first.factors)))
+    if not is_one(value.shape[dim]) and first != Affine(step, (0,) * value.dim()):
+        raise Unproven
+    return first
+
+
+def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
+    """x[i, j, ...] with an index for each dimension."""
+    x, indices = given["self"], given["indices"]
+    shape = _tensor(x).shape
+    if None in indices or len(indices) != len(shape):
+        raise Unproven
+    read = prover.affine(x).over(shape)
+    made = Affine(read.constant, (0,) * value.dim())
+    for size, factor, index in zip(shape, read.factors, indices):
+        if _tensor(index).dtype not in (torch.int64, torch.int32):
+            raise Unproven  # a mask
+        where = prover.affine(index).over(value.shape)
+        if where.least(value.shape) < 0:  # counted from the end
+            if not isinstance(size, int) or -Affine(0).plus(where, -1).least(value.shape) >= 0:
+                raise Unproven
+            where = where.plus(Affine(size))
+        beyond = Affine(-1).plus(where, -1)  # and the size is what is left behind it
+        if where.least(value.shape) < 0 or beyond.least(value.shape, size) < 0:
+            raise Unproven
+        made = made.plus(where, factor)
+    return made
+
+
+_RULES: dict[str, Callable[[Prover, torch.Tensor, dict], Affine | Where]] = {
+    "arange": _arange, "cumsum": _cumulated, "diff": _difference, "index": _index,
+    **dict.fromkeys(("ones", "new_ones", "ones_like"), _filled(1)),
+    **dict.fromkeys(("zeros", "new_zeros", "zeros_like"), _filled(0)),
+    **dict.fromkeys(("full", "new_full", "full_like"), _filled()),
+    **dict.fromkeys(("to", "_to_copy", "alias", "contiguous", "clone", "detach"), _same_values),
+    "unsqueeze": _unsqueeze, "expand": _expand, "transpose": _transpose, "permute": _permute,
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "squeeze"), _viewed),
+    "slice": _slice, "select": _select,
+    "add": _sum(1), "sub": _sum(-1), "neg": _negated, "mul": _product,
+    "ge": _comparison(at_least_0),
+    "gt": _comparison(lambda difference: at_least_0(difference.plus(Affine(-1)))),
+    "le": _comparison(lambda difference: at_least_0(Affine(0).plus(difference, -1))),
+    "lt": _comparison(lambda difference: at_least_0(Affine(-1).plus(difference, -1))),
+    "eq": _comparison(_equal), "ne": _comparison(lambda difference: ~_equal(difference)),
+    **dict.fromkeys(("__and__", "bitwise_and", "logical_and"), _both),
+    **dict.fromkeys(("__or__", "bitwise_or", "logical_or"), _either),
+    **dict.fromkeys(("bitwise_not", "logical_not"), _not),
+    "where": _where, "masked_fill": _masked_fill,
+    "tril": _triangle(True), "triu": _triangle(False),
+}
+
+
+def written(graph: fx.Graph) -> set[fx.Node]:
+    """Tensors that an operation writes to, by any of their names."""
+    def shares(node: fx.Node) -> list[fx.Node]:
+        """Operands whose memory the result may have."""
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            return node.all_input_nodes
+        schema = node.target._schema
+        if any(given.alias_info is not None for given in schema.arguments):
+            return node.all_input_nodes
+        return []
+
+    nodes = list(graph.nodes)
+    found = {used for node in nodes if node.op == "call_function"
+             and isinstance(node.target, torch._ops.OpOverload)
+             and node.target._schema.is_mutable for used in node.all_input_nodes}
+    if found:
+        names: dict[fx.Node, set[fx.Node]] = {}
+        for node in nodes:
+            group = {node}.union(*(names[used] for used in shares(node)))
+            for one in group:
+                names[one] = group
+        found = set().union(*(names[node] for node in found))
+    return found
+
+
+def is_causal(prover: Prover, node: fx.Node) -> bool:
+    """Whether node[..., i, j] is True (or 0.0, where it is added) for j <= i, and False (or minus
+    infinity) elsewhere, for all i and j that there are. There must be more than one of each."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim() < 2 or is_one(value.shape[-1]) or (
+            not same(*value.shape[-2:])):
+        return False
+    if value.dtype != torch.bool and not value.dtype.is_floating_point:
+        return False
+    try:
+        found = prover.where(node)
+    except Unproven:
+        return False
+    causal = Affine(0, (0,) * (value.dim() - 2) + (1, -1))
+    return causal in found and NOWHERE != found and all(
+        one.least(value.shape) >= 0 or one.plus(causal, -1).least(value.shape) >= 0
+        for one in found - {causal})
