@@ -49,6 +49,7 @@ void bind_plain(nb::module_& module) {
   unary("col_sum", &col_sum, "[M, N] -> [1, N]");
   unary("row_mean", &row_mean, "[M, N] -> [M, 1]");
   unary("row_logsumexp", &row_logsumexp, "[M, N] -> [M, 1]");
+  unary("row_m2", &row_m2, "[M, N] -> [M, 1]: the sum of the squares of x - row_mean(x)");
   unary("transpose", &transpose, "Of a vector: [M, 1] <-> [1, M]");
   using Binary = Value (*)(Value, Value, Where);
   const auto binary = [&](const char* name, Binary function, const char* a, const char* b,
