@@ -11,14 +11,14 @@ by name. All take values of one graph; between a value and a number there are al
 from coda_cpp._core import (
     Value, col_sum, concat_columns, conv1d, cross_entropy, elementwise, gather_rows, geglu,
     group_repeat, group_sum, layer_norm, linear, merge_pairs, repeat_columns, rms_norm,
-    rms_reciprocal, rope, row_logsumexp, row_mean, row_sum, select_column, slice_columns,
+    rms_reciprocal, rope, row_logsumexp, row_m2, row_mean, row_sum, select_column, slice_columns,
     soft_cap, split_pair, swiglu, transpose)
 
 __all__ = ["col_sum", "concat_columns", "conv1d", "cross_entropy", "elementwise", "equal", "erf",
            "exp", "gather_rows", "geglu", "gelu", "gelu_tanh", "group_repeat", "group_sum",
            "layer_norm", "less", "linear", "log", "maximum", "merge_pairs", "minimum", "recip",
-           "repeat_columns", "rms_norm", "rms_reciprocal", "rope", "row_logsumexp", "row_mean",
-           "row_sum", "rsqrt", "select", "select_column", "sigmoid", "silu", "slice_columns",
+           "repeat_columns", "rms_norm", "rms_reciprocal", "rope", "row_logsumexp", "row_m2",
+           "row_mean", "row_sum", "rsqrt", "select", "select_column", "sigmoid", "silu", "slice_columns",
            "soft_cap", "split_pair", "sqrt", "swiglu", "tanh", "transpose"]
 
 

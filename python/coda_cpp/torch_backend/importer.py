@@ -17,13 +17,12 @@ from torch import fx
 from coda_cpp import _core, _tensors
 from coda_cpp import builders as b
 from coda_cpp.torch_backend import layout as layouts
-from coda_cpp.torch_backend.layout import NotUnderstood, value_of
+from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood, value_of
 from coda_cpp.torch_backend.rules import RULES
 from coda_cpp.torch_backend.values import EQUAL_HALVES, Imported, Number, Source, Table
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-NEEDS = "coda_needs_gradient"  # in a node's meta
-
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 class Importer:
     """A region of nodes as a graph: what is not of the region becomes an input when it is read."""
@@ -39,6 +38,7 @@ class Importer:
         self.rows: Any = None  # of all matrices and row vectors
         self.whole: fx.Node | None = None  # an operand that has all rows
         self.storage: torch.dtype | None = None  # of the products' operands
+        self._device: torch.device | None = None
 
     def require_rows(self, rows: Any, node: fx.Node | None = None) -> None:
         if layouts.same(rows, 0):
@@ -54,7 +54,7 @@ class Importer:
                dtype: str) -> _core.Value:
         key = node, source
         if key not in self.inputs:  # names by place, so that equal layers are one function
-            letter = {"index": "i", "positions": "p", "table": "t"}.get(
+            letter = {"index": "i", "positions": "p", "groups": "p", "table": "t"}.get(
                 source.form, "x" if shape[0] == "M" else "w")
             self.inputs[key] = declare(f"{letter}{len(self.inputs)}", shape, dtype)
         return self.inputs[key]
@@ -65,13 +65,15 @@ class Importer:
             raise NotUnderstood(f"an operand is {dtype}")
         return dtype
 
-    def weight(self, node: fx.Node) -> _core.Value:
-        """A matrix that a product reads as its weight."""
+    def weight(self, node: fx.Node, is_turned: bool = False) -> _core.Value:
+        """A matrix that a product reads as its weight, or the transpose of one."""
         value = value_of(node)
         if node in self.known or value.dim() != 2:
             raise NotUnderstood("a product's weight is computed, or is no matrix")
-        return self._input(node, Source("as it is"), self.graph.parameter,
-                           tuple(int(size) for size in value.shape), _name(value.dtype))
+        shape = tuple(int(size) for size in value.shape)
+        return self._input(node, Source("turned" if is_turned else "as it is"),
+                           self.graph.parameter, shape[::-1] if is_turned else shape,
+                           _name(value.dtype))
 
     def index(self, node: fx.Node, within: tuple[int, int]) -> _core.Value:
         value = value_of(node)
@@ -92,7 +94,7 @@ class Importer:
         else:
             layout, sizes = layouts.or_plain(whole), value_of(whole).shape
         if node not in self.known:
-            return self._outside(node, layout, sizes)
+            return self._outside(node, layout, sizes, whole)
         made = self.known[node]
         return self._over_columns(made, layouts.or_plain(node), layout, sizes)
 
@@ -111,8 +113,19 @@ class Importer:
             return Imported(made.dtype, b.repeat_columns(made.value, missing))
         raise NotUnderstood("a value is repeated along columns")
 
-    def _outside(self, node: fx.Node, layout: str, sizes: Sequence[Any]) -> Imported:
-        value, dtype = value_of(node), self.dtype_of(node)
+    def _outside(self, node: fx.Node, layout: str, sizes: Sequence[Any], whole: fx.Node | None
+                 ) -> Imported:
+        value = value_of(node)
+        if self._device not in (None, value.device):
+            raise NotUnderstood("its operands lie on several devices")
+        self._device = value.device
+        rounded, declare = None, self.graph.input
+        if value.dtype == torch.bool:
+            dtype, declare = torch.bool, self.graph.table
+        elif value.dtype in _INTEGERS and whole is not None and value_of(whole).dtype in _FLOATS:
+            rounded = dtype = value_of(whole).dtype  # as PyTorch converts it
+        else:
+            dtype = self.dtype_of(node)
         shift = len(layout) - value.dim()
         dims = {kind: [i for i in range(value.dim())
                        if layout[i + shift] == kind and not layouts.is_one(value.shape[i])]
@@ -121,59 +134,62 @@ class Importer:
         order = tuple(dims["r"] + dims["c"])
         own = "".join(layout[i + shift] if i in order else "1" for i in range(value.dim()))
         if not dims["r"]:
-            made = self._input(node, Source("matrix", order, columns) if len(dims["c"]) > 1
-                               else Source("as it is"), self.graph.parameter, (1, columns),
-                               _name(dtype))
+            is_row = value.dim() < 2 and rounded is None
+            source = Source("as it is") if is_row else Source("matrix", order, columns, None, rounded)
+            made = self._input(
+                node, source, self.graph.parameter if declare == self.graph.input else declare,
+                (1, columns), _name(dtype))
             return self._over_columns(Imported(dtype, made), own, layout, sizes)
         rows = [i - shift for i, kind in enumerate(layout) if kind == "r"]
         heads = [i - shift for i, kind in enumerate(layout) if kind == "c"]
         if rows == dims["r"] and (not dims["c"] or heads[:len(dims["c"])] == dims["c"]):
             self.require_rows(math.prod(value.shape[i] for i in rows), node)
-            rounded = None
             if columns > 1 and self._products not in (None, dtype) and dtype == torch.float32:
                 if not self._may_narrow:
                     raise NotUnderstood(f"a matrix of {dtype} enters products of {self._products}")
                 rounded = dtype = self._products  # autocast's residual stream
             source = Source("matrix", order, columns if dims["c"] else 0, dtype=rounded)
-            made = self._input(node, source, self.graph.input,
-                               ("M", columns if dims["c"] else 1), _name(dtype))
+            made = self._input(node, source, declare, ("M", columns if dims["c"] else 1),
+                               _name(dtype))
             return self._over_columns(Imported(dtype, made), own, layout, sizes)
-        return self._table(node, dtype, layout, sizes, dims, shift)
+        return self._table(node, dtype, rounded, layout, sizes, dims, shift)
 
-    def _table(self, node: fx.Node, dtype: torch.dtype, layout: str, sizes: Sequence[Any],
-               dims: Mapping[str, list[int]], shift: int) -> Imported:
-        """A tensor that is broadcast along rows, or of which all heads read the same columns."""
+    def _table(self, node: fx.Node, dtype: torch.dtype, rounded: torch.dtype | None, layout: str,
+               sizes: Sequence[Any], dims: Mapping[str, list[int]], shift: int) -> Imported:
+        """A tensor that is broadcast along rows, or of which all heads read the same columns. Rows
+        read it by an index, whose adjoint adds up what they read."""
         value = value_of(node)
-        if node.meta.get(NEEDS):
-            raise NotUnderstood("a tensor with a gradient is broadcast along rows or heads")
         rows = [i - shift for i, kind in enumerate(layout) if kind == "r"]
         heads = [i - shift for i, kind in enumerate(layout) if kind == "c"]
-        if rows[-len(dims["r"]):] != dims["r"] or len(dims["c"]) != 1 or (
-                heads[-1:] != dims["c"]):
+        count = len(dims["r"])
+        is_last, is_first = rows[-count:] == dims["r"], rows[:count] == dims["r"]
+        if not is_last and not is_first or len(dims["c"]) > 1 or (
+                dims["c"] and heads[-1:] != dims["c"]):
             raise NotUnderstood("a tensor is broadcast along rows")
-        columns = int(value.shape[dims["c"][0]])
-        others = math.prod(int(sizes[i + shift]) for i in heads[:-1])
+        columns = math.prod(int(value.shape[i]) for i in dims["c"])
+        others = math.prod(int(sizes[i + shift]) for i in heads[:-1]) if dims["c"] else 1
         order = tuple(dims["r"] + dims["c"])
         symbol = f"P{len(self.inputs)}"
+        declare = self.graph.parameter if node.meta.get(NEEDS) else self.graph.table
 
         def read(half: int | None) -> _core.Value:
             if half is not None and node.meta.get(EQUAL_HALVES):
                 half = 0
             table = self._input(
-                node, Source("table", order, columns, half), self.graph.table,
+                node, Source("table", order, columns, half, rounded), declare,
                 (symbol, columns if half is None else columns // 2), _name(dtype))
-            positions = self._input(
-                node, Source("positions", order, columns), self.graph.table, ("M", 1), "i32")
+            positions = self._input(node, Source("positions" if is_last else "groups", order,
+                                                 columns), self.graph.table, ("M", 1), "i32")
             return b.gather_rows(table, positions)
 
-        return Table(dtype, read, others, columns)
+        return Table(dtype, read, others, columns) if dims["c"] else Imported(dtype, read(None))
 
     def add(self, node: fx.Node) -> None:
         rule = RULES.get(node.target)
         if rule is None:
             raise NotUnderstood(f"there is no rule for {node.target}")
         made = value_of(node)
-        if made.dtype not in _FLOATS:
+        if made.dtype not in (*_FLOATS, torch.bool):
             raise NotUnderstood(f"it makes {made.dtype}")
         layout = layouts.layout_of(node)
         node.meta[layouts.KEY] = layout

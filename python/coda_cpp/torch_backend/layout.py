@@ -19,14 +19,23 @@ from torch import fx
 
 _aten = torch.ops.aten
 KEY = "coda_layout"  # in a node's meta
-LINEAR, ADDMM, MM = _aten.linear.default, _aten.addmm.default, _aten.mm.default
-PRODUCTS = {LINEAR: 1, ADDMM: 2, MM: 1}  # which operand is the weight
+NEEDS = "coda_needs_gradient"  # in a node's meta
+TURNED = "coda_turned"  # in a product's meta: its weight is the transpose of what is given
+LINEAR = _aten.linear.default
+PRODUCTS = {LINEAR: 1}  # which operand is the weight
 LOSS = _aten.cross_entropy_loss.default
 VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default,
-         _aten.flatten.using_ints, _aten.unsqueeze.default, _aten.squeeze.dim,
-         _aten.squeeze.default}
+         _aten.flatten.using_ints, _aten.unflatten.int, _aten.unsqueeze.default, _aten.squeeze.dim,
+         _aten.squeeze.dims, _aten.squeeze.default}
 TURNS = {_aten.transpose.int, _aten.permute.default}
-REDUCTIONS = {_aten.mean.dim, _aten.sum.dim_IntList}
+REDUCTIONS = {_aten.mean.dim, _aten.sum.dim_IntList, _aten.var.dim, _aten.var.correction,
+              _aten.std.dim, _aten.std.correction}
+# Operations whose operands PyTorch broadcasts.
+BROADCASTING = {getattr(_aten, name).Tensor for name in (
+    "add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq", "ne")} | {
+    _aten.where.self, _aten.maximum.default, _aten.minimum.default, _aten.addcmul.default,
+    _aten.lerp.Tensor}
+NORMS = {_aten.rms_norm.default, _aten.layer_norm.default}
 
 
 class NotUnderstood(Exception):
@@ -49,10 +58,10 @@ def is_one(size: Any) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def plain(shape: Sequence[Any]) -> str:
-    """Of a tensor of which nothing is known."""
+def plain(shape: Sequence[Any], columns: int = 1) -> str:
+    """Of a tensor of which nothing is known but how many dimensions are columns."""
     last = len(shape) - 1
-    return "".join("1" if is_one(size) and i < last else "c" if i == last else "r"
+    return "".join("c" if i == last else "1" if is_one(size) else "rc"[i > last - columns]
                    for i, size in enumerate(shape))
 
 
@@ -133,10 +142,9 @@ def layout_of(node: fx.Node) -> str:
     """Of what the operation makes, from those of its operands."""
     made, target = value_of(node), node.target
     first = next((arg for arg in node.args if isinstance(arg, fx.Node)), None)
-    if target in (LINEAR, ADDMM, MM):
-        x = node.args[1 if target is ADDMM else 0]
-        layout = or_plain(x)
-        if value_of(x).dim() < 2 or "c" in layout[:-1]:
+    if target is LINEAR:
+        layout = or_plain(first)
+        if value_of(first).dim() < 2 or "c" in layout[:-1]:
             raise NotUnderstood("a product of a vector, or of each head")
         return layout[:-1] + "c"
     if target is LOSS:
@@ -152,11 +160,12 @@ def layout_of(node: fx.Node) -> str:
             raise NotUnderstood("a transpose of another's result")
         return turned(or_plain(first), order_of(node))
     if target in REDUCTIONS:
-        layout = or_plain(first)
-        if list(node.args[1] or []) not in ([-1], [len(layout) - 1]) or layout[-1:] != "c" or (
-                len(node.args) < 3 or not node.args[2]) or node.kwargs:
-            raise NotUnderstood("it reduces along other dimensions than the last, or drops it")
-        return layout[:-1] + "1"
+        layout, rank = or_plain(first), value_of(first).dim()
+        dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+        if list(dims or []) not in ([-1], [rank - 1]) or layout[-1:] != "c" or (
+                node.kwargs.get("dtype") not in (None, made.dtype)):
+            raise NotUnderstood("it reduces along other dimensions than the last")
+        return layout[:-1] + "1" * (made.dim() - rank + 1)
     if target is _aten.cat.default:
         operands = node.args[0]
         layouts = {known(operand) for operand in operands}
@@ -166,11 +175,24 @@ def layout_of(node: fx.Node) -> str:
     if target is _aten.slice.Tensor:
         if known(first) is None:
             raise NotUnderstood("a part of another's result")
-        return known(first)
+        return "".join("1" if is_one(size) and i < len(made.shape) - 1 else letter
+                       for i, (size, letter) in enumerate(zip(made.shape, known(first))))
+    if target is _aten.stack.default:
+        operands = node.args[0]
+        layouts = {known(operand) for operand in operands}
+        if len(layouts) != 1 or None in layouts:
+            raise NotUnderstood("it puts together what others made")
+        dim = (*node.args, 0)[1] % made.dim()
+        layout = layouts.pop()
+        return layout[:dim] + "c" + layout[dim:]
     operands = [arg for arg in node.args if isinstance(arg, fx.Node)
                 and not isinstance(arg.meta.get("val"), torch.SymFloat)]
-    if target in (_aten.rms_norm.default, _aten.layer_norm.default):
-        return or_plain(first)
+    if target in NORMS:
+        normed = len(node.args[1])
+        layout = known(first) or plain(made.shape, normed)
+        if "r" in layout[-normed:]:
+            raise NotUnderstood("a norm over rows")
+        return layout
     return broadcast([value_of(operand).shape for operand in operands],
                      [known(operand) for operand in operands], made.shape)
 

@@ -6,7 +6,6 @@ in place, conversions and reshapes explicit, and every node marked with its layo
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,16 +14,14 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from coda_cpp._core import Error
-from coda_cpp.torch_backend import attention, autocast, checkpoint, trace
+from coda_cpp.torch_backend import attention, autocast, canonical, checkpoint, trace
 from coda_cpp.torch_backend import layout as layouts
-from coda_cpp.torch_backend.importer import NEEDS, Importer
-from coda_cpp.torch_backend.layout import NotUnderstood
-from coda_cpp.torch_backend.linears import WEIGHT
+from coda_cpp.torch_backend.importer import Importer
+from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.rules import RULES
 from coda_cpp.torch_backend.values import EQUAL_HALVES, has_equal_halves
 
 _aten = torch.ops.aten
-_SPLITS = {_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default}
 
 
 class Normal:
@@ -36,8 +33,7 @@ class Normal:
                  kinds: dict[Any, fx.Graph] | None = None) -> None:
         """`facts`: what is known of the inputs, where the module is a part of another. `kinds`: see
         trace.trace()."""
-        facts = facts or [{NEEDS: _requires_grad(given),
-                           WEIGHT: isinstance(given, torch.nn.Parameter)} for given in inputs]
+        facts = facts or [{NEEDS: _requires_grad(given)} for given in inputs]
         # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
@@ -57,22 +53,23 @@ class Normal:
             node.meta.update(known)
         _drop_grad_switches(graph)
         self.had_autocast = autocast.write_out(graph, inputs)
-        _rewrite(graph)
+        canonical.rewrite(graph)
         self.causal = attention.Causal(graph)
         self.told_causal = self.causal.tell(graph)
         _mark_needs(graph)
         self.refused: dict[fx.Node, str] = {}
         self.apart: set[tuple[fx.Node, fx.Node]] = set()
         for node in list(graph.nodes):
-            if node.op == "call_function":
-                self._annotate(_as_slice(graph, node))
+            if node.op == "call_function":  # its operands are those that it was given
+                for made in canonical.where_known(node):
+                    self._annotate(made)
 
     def facts(self, node: Any) -> dict[str, Any]:
         """What is known of a value, for a part of the graph that reads it."""
         if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             return {}
-        return {NEEDS: node.meta.get(NEEDS, False), WEIGHT: node.meta.get(WEIGHT, False),
-                EQUAL_HALVES: has_equal_halves(node), attention.CAUSAL: self.causal.is_mask(node)}
+        return {NEEDS: node.meta.get(NEEDS, False), EQUAL_HALVES: has_equal_halves(node),
+                attention.CAUSAL: self.causal.is_mask(node)}
 
     def _annotate(self, node: fx.Node) -> None:
         if node.target not in RULES:
@@ -128,40 +125,3 @@ def _mark_needs(graph: fx.Graph) -> None:
         else:
             node.meta[NEEDS] = node.target is not _aten.detach.default and any(
                 arg.meta.get(NEEDS) for arg in node.all_input_nodes)
-
-
-def _rewrite(graph: fx.Graph) -> None:
-    """Operations that are others in disguise. A region's results need not have the strides that a
-    view asks for."""
-    for node in list(graph.nodes):
-        if node.target is _aten.slice.Tensor and all(map(
-                layouts.same, node.args[0].meta["val"].shape, node.meta["val"].shape)):
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
-        elif node.target is _aten.type_as.default:
-            node.target = _aten.to.dtype
-            node.args = (node.args[0], node.args[1].meta["val"].dtype)
-        elif node.target is _aten.view.default:
-            node.target = _aten.reshape.default
-
-
-def _as_slice(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    """A part of a split along columns that are a region's, as a slice."""
-    if node.target is not operator.getitem or node.args[0].target not in _SPLITS:
-        return node
-    split, which = node.args
-    source, value = split.args[0], node.meta["val"]
-    dim = split.args[2] if len(split.args) > 2 else split.kwargs.get("dim", 0)
-    if layouts.known(source) is None or dim not in (-1, value.dim() - 1):
-        return node
-    sizes = [int(part.shape[-1]) for part in split.meta["val"]]
-    start = sum(sizes[:which])
-    with graph.inserting_before(node):
-        part = graph.call_function(
-            _aten.slice.Tensor, (source, value.dim() - 1, start, start + sizes[which]))
-    part.meta.update(node.meta)
-    node.replace_all_uses_with(part)
-    graph.erase_node(node)
-    if not split.users:
-        graph.erase_node(split)
-    return part

@@ -15,8 +15,8 @@ from torch import fx
 from coda_cpp import _tensors
 from coda_cpp.programs import GraphFunction
 from coda_cpp.torch_backend import layout as layouts
-from coda_cpp.torch_backend.importer import NEEDS, Importer
-from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood, value_of
+from coda_cpp.torch_backend.importer import Importer
+from coda_cpp.torch_backend.layout import NEEDS, PRODUCTS, NotUnderstood, value_of
 from coda_cpp.torch_backend.values import Source, permuted
 
 
@@ -67,19 +67,21 @@ class Region(torch.nn.Module):
 
     def __init__(self, function: GraphFunction, storage: torch.dtype,
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
-                 results: Sequence[Result], needs: int, count: int,
+                 results: Sequence[Result], needs: int, count: int, behind: Sequence[bool],
                  operands: Sequence[tuple[Any, torch.dtype, bool]]) -> None:
-        """`count`: of its operands. What weights were rounded from comes behind them. `operands`:
-        what stands for each, its type as it comes and whether it needs a gradient."""
+        """`count`: of its operands. What weights were rounded from comes behind them; `behind` says
+        which of those are transposes. `operands`: what stands for each, its type as it comes and
+        whether it needs a gradient."""
         super().__init__()
         self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
+        self._behind = behind
         self.operands = operands
 
     def key(self) -> str:
         """All that its operations depend on, where no size is a symbol, but for the use of the
         function that they call."""
-        return repr((self.function.kind, self._count, self._whole,
+        return repr((self.function.kind, self._count, self._whole, self._behind,
                      [(i, vars(source)) for i, source in self._sources],
                      [vars(result) for result in self.results],
                      [(value.shape, value.stride(), value.device, *others)
@@ -91,7 +93,9 @@ class Region(torch.nn.Module):
         for dim in dims:
             rows = rows * tensors[like].shape[dim]
         read = [source.read(tensors[i], rows) for i, source in self._sources]
-        made = self.function(*read, *tensors[self._count:])
+        behind = [tensor.t() if is_turned else tensor
+                  for is_turned, tensor in zip(self._behind, tensors[self._count:], strict=True)]
+        made = self.function(*read, *behind)
         made = made if isinstance(made, tuple) else (made,)
         results = [result.shaped(tensor, tensors) for result, tensor in zip(self.results, made)]
         return results[0] if len(results) == 1 else tuple(results)
@@ -162,7 +166,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
             raise NotUnderstood("it returns what it was given")
         known, made = region.known[node], value_of(node)
         is_matrix = known.value.shape[0] == "M" and known.value.shape[1] != 1
-        is_narrow = is_matrix and known.dtype != region.storage
+        is_narrow = is_matrix and known.dtype not in (region.storage, torch.bool)
         if is_narrow and (narrowed is None or known.dtype != torch.float32):
             raise NotUnderstood(
                 f"a result of {known.dtype} leaves products of {region.storage}")
@@ -193,8 +197,9 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     operands = [(node.meta.get("val"), (narrowed or {}).get(outside) or _dtype(node),
                  bool(node.meta.get(NEEDS))) for node, outside in zip(placeholders, inputs)]
     operands += [(value_of(node), torch.float32, True) for node in behind]
+    are_turned = [sources[i][1].form == "turned" for i in rounded]
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
-                  needs, len(inputs), operands), behind
+                  needs, len(inputs), are_turned, operands), behind
 
 
 def _is_rounded(node: fx.Node) -> bool:

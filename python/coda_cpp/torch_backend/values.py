@@ -130,7 +130,7 @@ def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
 class Source:
     """What a region reads of a tensor, and in which form."""
 
-    form: str  # "as it is", "matrix", "index", "table", "positions"
+    form: str  # "as it is", "turned", "matrix", "index", "table", "positions", "groups"
     order: tuple[int, ...] = ()  # of the tensor's dimensions, rows first; sizes of 1 are left out
     columns: int = 0
     half: int | None = None  # of a table's columns
@@ -149,10 +149,14 @@ class Source:
             return tensor.clamp(-2**31, 2**31 - 1).to(torch.int32)
         if self.form == "as it is":
             return tensor
-        if self.form == "positions":  # of the table that the tensor is
+        if self.form == "turned":
+            return tensor.t()
+        if self.form in ("positions", "groups"):  # of the table that the tensor is
             count = tensor.numel() // self.columns
             index = torch.arange(count, dtype=torch.int32, device=tensor.device)
-            return index.repeat(rows // count)
+            if self.form == "positions":  # rows that follow each other read the next
+                return index.repeat(rows // count)
+            return index.unsqueeze(1).expand(count, rows // count).reshape(-1)
         matrix = self._matrix(tensor)
         if self.dtype is not None and self.dtype != matrix.dtype:
             matrix = matrix.to(self.dtype)

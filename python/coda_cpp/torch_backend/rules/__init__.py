@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coda_cpp.torch_backend.rules import elementwise, losses, norms, products, views
+from coda_cpp.torch_backend.rules import (
+    activations, elementwise, losses, norms, products, views)
 from coda_cpp.torch_backend.rules.views import FREE
 
 __all__ = ["FREE", "RULES"]
 
 RULES: dict[Any, Callable[[Any, Any], Any]] = {
-    **elementwise.RULES, **views.RULES, **norms.RULES, **products.RULES, **losses.RULES}
+    **elementwise.RULES, **activations.RULES, **views.RULES, **norms.RULES, **products.RULES,
+    **losses.RULES}

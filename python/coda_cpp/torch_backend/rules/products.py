@@ -18,20 +18,18 @@ if TYPE_CHECKING:
 _aten = torch.ops.aten
 
 
-def _product(region: Importer, node: fx.Node) -> Any:
-    x, weight = (node.args[1], node.args[2]) if node.target is layouts.ADDMM else node.args[:2]
-    bias = node.args[0] if node.target is layouts.ADDMM else (*node.args, None)[2]
+def _linear(region: Importer, node: fx.Node) -> Any:
+    x, weight, bias = (*node.args, None)[:3]
     types = {region.dtype_of(x), value_of(weight).dtype}
     if x in region.known:
         types = {value_of(x).dtype, value_of(weight).dtype}
     if len(types) != 1 or region.storage not in (None, *types):
         raise NotUnderstood("its products have operands of several types")
-    if node.kwargs:
-        raise NotUnderstood("a product with factors")
     region.storage = types.pop()
-    make = b.linear if node.target is layouts.LINEAR else b.conv1d
-    y = make(region.operand(x).value, region.weight(weight))
+    is_turned = bool(node.meta.get(layouts.TURNED))
+    make = b.conv1d if is_turned else b.linear
+    y = make(region.operand(x).value, region.weight(weight, is_turned))
     return y if bias is None else y + region.operand(bias, node).value
 
 
-RULES = {op: _product for op in layouts.PRODUCTS}
+RULES = {layouts.LINEAR: _linear}

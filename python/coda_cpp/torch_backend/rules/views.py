@@ -10,7 +10,7 @@ from torch import fx
 
 from coda_cpp import builders as b
 from coda_cpp.torch_backend import layout as layouts
-from coda_cpp.torch_backend.layout import NotUnderstood, last_dimension, value_of
+from coda_cpp.torch_backend.layout import NotUnderstood, value_of
 from coda_cpp.torch_backend.values import Imported, Pair, Rounded
 
 if TYPE_CHECKING:
@@ -29,8 +29,18 @@ def _convert(region: Importer, node: fx.Node) -> Any:
     if value_of(node.args[0]).device != value_of(node).device:
         raise NotUnderstood("it moves to another device")
     x = region.operand(node.args[0])
+    if made == torch.bool != x.dtype:
+        return b.elementwise("not_equal", [x.value, 0.0])
+    if x.dtype == torch.bool:
+        return Imported(made, x.value)
     narrow = min(made, x.dtype, key=lambda dtype: dtype.itemsize)
     return x if narrow == x.dtype else Rounded(narrow, x)
+
+
+def _detach(region: Importer, node: fx.Node) -> Any:
+    if node.args[0].meta.get(layouts.NEEDS):
+        raise NotUnderstood("it stops a gradient")
+    return region.operand(node.args[0])
 
 
 def _dropout(region: Importer, node: fx.Node) -> Any:
@@ -39,49 +49,58 @@ def _dropout(region: Importer, node: fx.Node) -> Any:
     return region.operand(node.args[0])
 
 
+def _around(node: fx.Node, dim: int) -> tuple[int, int]:
+    """Columns of the dimensions in front of a dimension and behind it."""
+    layout, shape = layouts.or_plain(node), value_of(node).shape
+    if layout[dim] != "c":
+        raise NotUnderstood("a part of the rows")
+    return (int(layouts.count(layout[:dim], shape[:dim], "c")),
+            int(layouts.count(layout[dim + 1:], shape[dim + 1:], "c")))
+
+
 def _slice(region: Importer, node: fx.Node) -> Any:
     x, dim, start, end, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1:])[:5]
     before, after = value_of(x).shape, value_of(node).shape
     if all(map(layouts.same, before, after)):
         return region.operand(x)
-    if dim % len(before) != len(before) - 1 or layouts.or_plain(x)[-1] != "c":
-        raise NotUnderstood("a part of the rows")
-    size, has_heads = last_dimension(x)
-    whole, first, count = region.operand(x), int(start or 0), int(after[-1])
-    if first < 0:
-        first += size
+    dim %= len(before)
+    heads, rest = _around(x, dim)
+    whole, first, size, count = region.operand(x), int(start or 0), int(before[dim]), int(after[dim])
+    first = max(first + size, 0) if first < 0 else first
     if step == 1 and 2 * count == size and first in (0, count):
-        return Imported(whole.dtype, whole.half(size, first // count))
+        return Imported(whole.dtype, whole.half(size * rest, first // count))
     if step == 2 and 2 * count == size:
-        return Imported(whole.dtype, whole.half(2, first))
-    if step != 1 or has_heads:
+        return Imported(whole.dtype, whole.half(2 * rest, first))
+    if step != 1 or heads != 1 or count == 0:
         raise NotUnderstood("a part of each head that is no half")
-    return Imported(whole.dtype, b.slice_columns(whole.value, first, count))
+    return Imported(whole.dtype, b.slice_columns(whole.value, first * rest, count * rest))
 
 
-def _cat(region: Importer, node: fx.Node) -> Any:
+def _side_by_side(region: Importer, node: fx.Node) -> Any:
+    """Values behind each other along a dimension of columns, or along a new one."""
     parts, dim = (*node.args, 0)[:2]
-    rank = value_of(node).dim()
-    if dim % rank != rank - 1 or layouts.or_plain(node)[-1] != "c":
-        raise NotUnderstood("rows behind rows")
+    dim %= value_of(node).dim()
+    heads, rest = _around(node, dim)
     operands = [region.operand(part) for part in parts]
-    sizes = {int(value_of(part).shape[-1]) for part in parts}
     dtype = value_of(node).dtype
-    if len(parts) == 2 and len(sizes) == 1:
-        return Pair(dtype, operands, 2 * sizes.pop())
-    if "c" in layouts.or_plain(node)[:-1]:
+    if len(parts) == 2 and value_of(parts[0]).shape == value_of(parts[1]).shape:
+        return Pair(dtype, operands, int(value_of(node).shape[dim]) * rest)
+    if heads != 1:
         raise NotUnderstood("parts of heads that are no halves")
     return Imported(dtype, b.concat_columns([operand.value for operand in operands]))
 
 
 _CONVERSIONS = (_aten.to.dtype, _aten._to_copy.default, _aten.alias.default,
-                _aten.contiguous.default, _aten.type_as.default)
+                _aten.contiguous.default, _aten.clone.default)
 RULES = {
     _aten.dropout.default: _dropout,
     _aten.slice.Tensor: _slice,
-    _aten.cat.default: _cat,
+    _aten.cat.default: _side_by_side,
+    _aten.stack.default: _side_by_side,
+    _aten.detach.default: _detach,
     **{op: _view for op in (*layouts.VIEWS, *layouts.TURNS)},
     **{op: _convert for op in _CONVERSIONS},
 }
 # What costs nothing by itself: a region needs something besides.
-FREE = {*layouts.VIEWS, *layouts.TURNS, *_CONVERSIONS, _aten.slice.Tensor, _aten.dropout.default}
+FREE = {*layouts.VIEWS, *layouts.TURNS, *_CONVERSIONS, _aten.slice.Tensor, _aten.dropout.default,
+        _aten.detach.default}

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations of PyTorch's that are others under another name, written as those others, so that one
+rule covers all spellings: x @ w and einsum as linear layers, select and split as slices, dropout as
+a product with a mask.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend.layout import LINEAR, value_of
+
+_aten = torch.ops.aten
+_MATMUL, _MM = _aten.matmul.default, _aten.mm.default
+_ADDMM, _EINSUM = _aten.addmm.default, _aten.einsum.default
+_EXPANDS = {_aten.expand.default, _aten.expand_as.default}
+_SPLITS = {_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default,
+           _aten.unbind.int}
+_OTHER_NAMES = {
+    "add": "add.Tensor", "multiply.Tensor": "mul.Tensor", "multiply.Scalar": "mul.Scalar",
+    "subtract.Tensor": "sub.Tensor", "subtract.Scalar": "sub.Scalar",
+    "divide.Tensor": "div.Tensor", "divide.Scalar": "div.Scalar",
+    "true_divide.Tensor": "div.Tensor", "true_divide.Scalar": "div.Scalar",
+    "negative": "neg", "absolute": "abs", "special_expit": "sigmoid", "clip": "clamp",
+    "max.other": "maximum", "min.other": "minimum", "concat": "cat", "concatenate": "cat",
+    "swapaxes": "transpose.int", "swapdims": "transpose.int",
+    "greater.Tensor": "gt.Tensor", "greater.Scalar": "gt.Scalar", "less.Tensor": "lt.Tensor",
+    "less.Scalar": "lt.Scalar", "greater_equal.Tensor": "ge.Tensor",
+    "greater_equal.Scalar": "ge.Scalar", "less_equal.Tensor": "le.Tensor",
+    "less_equal.Scalar": "le.Scalar", "not_equal.Tensor": "ne.Tensor",
+    "not_equal.Scalar": "ne.Scalar", "__and__.Tensor": "bitwise_and.Tensor",
+    "__or__.Tensor": "bitwise_or.Tensor", "__xor__.Tensor": "bitwise_xor.Tensor",
+    "logical_and": "bitwise_and.Tensor", "logical_or": "bitwise_or.Tensor",
+    "logical_xor": "bitwise_xor.Tensor", "logical_not": "bitwise_not"}
+
+
+def _named(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(_aten, packet, None), overload or "default", None)
+
+
+_ALIASES = {_named(old): _named(new) for old, new in _OTHER_NAMES.items() if _named(old)}
+_LOGICAL = {_named(name) for name in ("logical_and", "logical_or", "logical_xor", "logical_not")}
+
+
+def _add(node: fx.Node, target: Any, *arguments: Any) -> fx.Node:
+    """A call in front of the node, for which it stands or a part of which it is."""
+    with node.graph.inserting_before(node):
+        made = node.graph.call_function(target, arguments)
+    value = target(*fx.map_arg(arguments, lambda used: used.meta["val"]))
+    made.meta = {**node.meta, "val": value}
+    return made
+
+
+def _replace(node: fx.Node, made: fx.Node) -> None:
+    node.replace_all_uses_with(made)
+    node.graph.erase_node(node)
+
+
+def rewrite(graph: fx.Graph) -> None:
+    """What is the same wherever it stands. A region's results need not have the strides that a view
+    asks for."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        target, made = node.target, node.meta.get("val")
+        if target in _LOGICAL and any(value_of(arg).dtype != torch.bool
+                                      for arg in node.all_input_nodes):
+            continue
+        if target in _ALIASES:
+            node.target = _ALIASES[target]
+        elif target is _aten.slice.Tensor and _has_same_shape(node):
+            _replace(node, node.args[0])
+        elif _is_conversion(node):
+            node.target, node.kwargs = _aten.to.dtype, {}
+            node.args = (node.args[0], made.dtype)
+        elif target is _aten.view.default:
+            node.target = _aten.reshape.default
+        elif target is _aten.view_as.default and all(isinstance(n, int) for n in made.shape):
+            node.target, node.args = _aten.reshape.default, (node.args[0], list(made.shape))
+        elif target in (_aten.t.default, _aten.mT.default) and made.dim() >= 2:
+            node.target, node.args = _aten.transpose.int, (node.args[0], -2, -1)
+        elif target is _aten.movedim.int:
+            order = list(range(made.dim()))
+            order.insert(node.args[2] % made.dim(), order.pop(node.args[1] % made.dim()))
+            node.target, node.args = _aten.permute.default, (node.args[0], order)
+        elif target is _aten.narrow.default and all(isinstance(n, int) for n in node.args[1:]):
+            x, dim, start, length = node.args
+            start += value_of(x).shape[dim] if start < 0 else 0
+            node.target, node.args = _aten.slice.Tensor, (x, dim, start, start + length)
+        elif target in _EXPANDS:
+            _without_expand(node)
+        elif target in (_MATMUL, _EINSUM, _MM, _ADDMM, LINEAR):
+            _rewrite_product(node)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (node.target in _OF_WEIGHTS or node.target in _EXPANDS):
+            graph.erase_node(node)
+
+
+def _is_conversion(node: fx.Node) -> bool:
+    """To another type and no more, said in another way than to.dtype."""
+    return (getattr(node.target, "overloadpacket", None) in (_aten.to, _aten.type_as)
+            and node.target is not _aten.to.dtype and node.kwargs.get("memory_format") is None
+            and not any(isinstance(arg, torch.memory_format) for arg in node.args)
+            and node.meta["val"].device == value_of(node.args[0]).device)
+
+
+def _has_same_shape(node: fx.Node) -> bool:
+    return all(map(layouts.same, value_of(node.args[0]).shape, value_of(node).shape))
+
+
+def _without_expand(node: fx.Node) -> None:
+    """Elementwise operations expand by themselves."""
+    source = node.args[0]
+    for user in list(node.users):
+        if user.target in layouts.BROADCASTING and any(
+                len(value_of(arg).shape) == len(value_of(user).shape)
+                and all(map(layouts.same, value_of(arg).shape, value_of(user).shape))
+                for arg in user.args if isinstance(arg, fx.Node) and arg is not node
+                and isinstance(arg.meta.get("val"), torch.Tensor)):
+            user.replace_input_with(node, source)
+
+
+def _is_weight(node: Any) -> bool:
+    """Whether it is given to the graph, or a view or a conversion of what is."""
+    while isinstance(node, fx.Node) and node.op == "call_function":
+        if node.target not in _OF_WEIGHTS:
+            return False
+        node = node.args[0]
+    return isinstance(node, fx.Node) and node.op in ("placeholder", "get_attr")
+
+
+_OF_WEIGHTS = {*layouts.VIEWS, *layouts.TURNS, _aten.to.dtype, _aten.t.default, _aten.view.default,
+               _aten.mT.default, _aten.clone.default, _aten.detach.default}
+
+
+def _turned(node: fx.Node, weight: fx.Node) -> fx.Node:
+    """The transpose of a weight that the node reads. A conversion stays the last thing done to it,
+    since gradients are told what a weight was rounded from (replace.as_region)."""
+    if weight.op == "call_function" and weight.target in layouts.TURNS:
+        if layouts.order_of(weight) == [1, 0]:
+            return weight.args[0]
+    elif weight.op == "call_function" and weight.target is _aten.to.dtype:
+        return _add(node, _aten.to.dtype, _turned(node, weight.args[0]), *weight.args[1:])
+    return _add(node, _aten.transpose.int, weight, 0, 1)
+
+
+def _is_turned(weight: fx.Node) -> bool:
+    while weight.op == "call_function" and weight.target is _aten.to.dtype:
+        weight = weight.args[0]
+    return (weight.op == "call_function" and weight.target in layouts.TURNS
+            and layouts.order_of(weight) == [1, 0])
+
+
+def _rewrite_product(node: fx.Node) -> None:
+    """Linear layers, which know whether their weight is a transpose: it is read as it lies."""
+    made, target = node, node.target
+    if target is _EINSUM:
+        made = _einsum(node, *node.args[:2])
+    elif target is _ADDMM and all(factor == 1 for factor in node.kwargs.values()):
+        bias, x, weight = node.args
+        of = _turned(node, weight)
+        if value_of(bias).shape == value_of(weight).shape[1:]:
+            made = _linear(node, x, of, bias)
+        else:
+            made = _add(node, _aten.add.Tensor, _linear(node, x, of), bias)
+    elif target is _MM or target is _MATMUL and value_of(node.args[0]).dim() >= 2 and value_of(
+            node.args[1]).dim() == 2 and _is_weight(node.args[1]):
+        made = _linear(node, node.args[0], _turned(node, node.args[1]))
+    elif target is LINEAR:
+        node.meta[layouts.TURNED] = _is_turned(node.args[1])
+    if made is not node and made is not None:
+        _replace(node, made)
+
+
+def _linear(node: fx.Node, *arguments: fx.Node) -> fx.Node:
+    """`arguments`: x, the weight and maybe a bias."""
+    made = _add(node, LINEAR, *arguments)
+    made.meta[layouts.TURNED] = _is_turned(arguments[1])
+    return made
+
+
+def _einsum(node: fx.Node, equation: str, operands: Sequence[fx.Node]) -> fx.Node | None:
+    """None: it is no product of rows with a weight."""
+    inputs, arrow, out = equation.replace(" ", "").replace("...", ".").partition("->")
+    names = inputs.split(",")
+    if not arrow or len(operands) != 2 or len(names) != 2:
+        return None
+    if _is_weight(operands[0]) and not _is_weight(operands[1]):
+        names, operands = names[::-1], operands[::-1]
+    x, weight = operands
+    of_x, of_weight = names
+    summed = [name for name in of_x if name in of_weight]
+    new = [name for name in of_weight if name not in summed]
+    lead = of_x[:len(of_x) - len(summed)]
+    is_linear = of_weight == "".join(new + summed)
+    if (not _is_weight(weight) or not summed or not new or "." in of_weight or set(summed) & set(out)
+            or len(set(of_x)) != len(of_x) or len(set(of_weight)) != len(of_weight)
+            or of_x != lead + "".join(summed) or out != lead + "".join(new)
+            or not is_linear and of_weight != "".join(summed + new)):
+        return None
+    sizes = dict(zip(of_weight, value_of(weight).shape))
+    if not all(isinstance(size, int) for size in sizes.values()) or value_of(x).dim() < 2 or (
+            value_of(x).dim() == len(summed)):
+        return None
+    if len(summed) > 1:
+        x = _add(node, _aten.flatten.using_ints, x, -len(summed), -1)
+    if len(of_weight) > 2:
+        many = [math.prod(sizes[name] for name in part) for part in (new, summed)]
+        weight = _add(node, _aten.reshape.default, weight, many if is_linear else many[::-1])
+    made = _linear(node, x, weight if is_linear else _turned(node, weight))
+    if len(new) > 1:
+        made = _add(node, _aten.unflatten.int, made, -1, [sizes[name] for name in new])
+    return made
+
+
+def where_known(node: fx.Node) -> list[fx.Node]:
+    """The nodes that stand for the node if what it reads is a region's; itself otherwise."""
+    if node.target is operator.getitem and node.args[0].target in _SPLITS:
+        return _part(node)
+    if node.target is _aten.select.int and _is_column(node.args[0], node.args[1]):
+        return _select(node, *node.args)
+    if node.target is _aten.dropout.default and node.args[2] and layouts.known(node.args[0]) and (
+            0 < node.args[1] < 1):
+        return _dropout(node)
+    return [node]
+
+
+def _is_column(source: fx.Node, dim: int) -> bool:
+    layout = layouts.known(source)
+    return layout is not None and layout[dim] == "c"
+
+
+def _select(node: fx.Node, source: fx.Node, dim: int, which: int) -> list[fx.Node]:
+    size = value_of(source).shape[dim]
+    which += size if which < 0 else 0
+    part = _add(node, _aten.slice.Tensor, source, dim, which, which + 1)
+    made = _add(node, _aten.squeeze.dim, part, dim)
+    _replace(node, made)
+    return [part, made]
+
+
+def _part(node: fx.Node) -> list[fx.Node]:
+    split, which = node.args
+    source = split.args[0]
+    is_unbind = split.target is _aten.unbind.int
+    dim = split.args[1] if is_unbind and len(split.args) > 1 else (
+        split.args[2] if len(split.args) > 2 else split.kwargs.get("dim", 0))
+    if not _is_column(source, dim):
+        return [node]
+    if is_unbind:
+        made = _select(node, source, dim, which)
+    else:
+        sizes = [int(part.shape[dim]) for part in split.meta["val"]]
+        start = sum(sizes[:which])
+        part = _add(node, _aten.slice.Tensor, source, dim, start, start + sizes[which])
+        _replace(node, part)
+        made = [part]
+    if not split.users:
+        split.graph.erase_node(split)
+    return made
+
+
+def _dropout(node: fx.Node) -> list[fx.Node]:
+    """PyTorch draws the mask, as it does for the dropout itself: the same bits for the same seed.
+    Of what native_dropout is given only shape, strides and type count."""
+    x, rate = node.args[:2]
+    value = value_of(x)
+    if not all(isinstance(size, int) for size in value.shape):
+        return [node]
+    graph = node.graph
+    with graph.inserting_before(node):
+        like = graph.call_function(
+            _aten.empty_strided.default, (list(value.shape), list(value.stride())),
+            {"dtype": value.dtype, "device": value.device})
+        drawn = graph.call_function(_aten.native_dropout.default, (like, rate, True))
+        mask = graph.call_function(operator.getitem, (drawn, 1))
+    like.meta["val"], mask.meta["val"] = value, value.to(torch.bool)
+    drawn.meta["val"] = (value, mask.meta["val"])
+    kept = _add(node, _aten.mul.Tensor, x, mask)
+    made = _add(node, _aten.mul.Tensor, kept, 1 / (1 - rate))
+    _replace(node, made)
+    return [kept, made]
