@@ -198,7 +198,7 @@ GRAPH = declare(_GraphOperator("graph", (), _unused))
 def _build() -> bytes:
     """Of all files that this package runs."""
     digest = hashlib.sha256()
-    for path in sorted(pathlib.Path(__file__).parent.glob("*.*")):
+    for path in sorted(pathlib.Path(__file__).parent.rglob("*.*")):
         if path.suffix in (".py", ".so"):
             digest.update(path.read_bytes())
     return digest.digest()

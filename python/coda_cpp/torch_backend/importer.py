@@ -70,7 +70,7 @@ class Importer:
         value = value_of(node)
         if node in self.known or value.dim() != 2:
             raise NotUnderstood("a product's weight is computed, or is no matrix")
-        shape = tuple(int(size) for size in value.shape)
+        shape = tuple(layouts.number(size) for size in value.shape)
         return self._input(node, Source("turned" if is_turned else "as it is"),
                            self.graph.parameter, shape[::-1] if is_turned else shape,
                            _name(value.dtype))
@@ -106,7 +106,7 @@ class Importer:
         has = [i >= shift and own[i - shift] == "c" for i in columns]
         if not any(has) or all(has):
             return made
-        missing = math.prod(int(sizes[i]) for i, there in zip(columns, has) if not there)
+        missing = math.prod(layouts.number(sizes[i]) for i, there in zip(columns, has) if not there)
         if has == sorted(has, reverse=True):
             return Imported(made.dtype, b.group_repeat(made.value, missing))
         if has == sorted(has) and made.value.shape[0] == 1:
@@ -130,12 +130,13 @@ class Importer:
         dims = {kind: [i for i in range(value.dim())
                        if layout[i + shift] == kind and not layouts.is_one(value.shape[i])]
                 for kind in "rc"}
-        columns = math.prod(int(value.shape[i]) for i in dims["c"])
+        columns = math.prod(layouts.number(value.shape[i]) for i in dims["c"])
         order = tuple(dims["r"] + dims["c"])
         own = "".join(layout[i + shift] if i in order else "1" for i in range(value.dim()))
         if not dims["r"]:
             is_row = value.dim() < 2 and rounded is None
-            source = Source("as it is") if is_row else Source("matrix", order, columns, None, rounded)
+            source = (Source("as it is") if is_row
+                      else Source("matrix", order, columns, None, rounded))
             made = self._input(
                 node, source, self.graph.parameter if declare == self.graph.input else declare,
                 (1, columns), _name(dtype))
@@ -166,8 +167,8 @@ class Importer:
         if not is_last and not is_first or len(dims["c"]) > 1 or (
                 dims["c"] and heads[-1:] != dims["c"]):
             raise NotUnderstood("a tensor is broadcast along rows")
-        columns = math.prod(int(value.shape[i]) for i in dims["c"])
-        others = math.prod(int(sizes[i + shift]) for i in heads[:-1]) if dims["c"] else 1
+        columns = math.prod(layouts.number(value.shape[i]) for i in dims["c"])
+        others = math.prod(layouts.number(sizes[i + shift]) for i in heads[:-1]) if dims["c"] else 1
         order = tuple(dims["r"] + dims["c"])
         symbol = f"P{len(self.inputs)}"
         declare = self.graph.parameter if node.meta.get(NEEDS) else self.graph.table

@@ -49,6 +49,14 @@ def value_of(node: Any) -> torch.Tensor:
     return value
 
 
+def number(size: Any) -> int:
+    """A size that must be the same at every call. int() of a symbol would give its value too, but
+    compile the graph for that value alone."""
+    if not isinstance(size, int):
+        raise NotUnderstood(f"a number of columns varies from call to call ({size})")
+    return size
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two sizes are equal for all values of their symbols; asks nothing of the symbols."""
     return a == b if isinstance(a, int) and isinstance(b, int) else str(a) == str(b)
@@ -135,7 +143,7 @@ def or_plain(node: fx.Node) -> str:
 
 def last_dimension(node: fx.Node) -> tuple[int, bool]:
     """Columns of the last dimension, and whether there are other columns."""
-    return int(value_of(node).shape[-1]), "c" in or_plain(node)[:-1]
+    return number(value_of(node).shape[-1]), "c" in or_plain(node)[:-1]
 
 
 def layout_of(node: fx.Node) -> str:

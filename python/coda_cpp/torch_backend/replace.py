@@ -192,7 +192,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
                   if node is region.whole and source.form == "matrix")
     dims, columns = list(source.order), source.columns
     while columns > 1:  # the columns' dimensions are the last
-        columns //= int(value_of(region.whole).shape[dims.pop()])
+        columns //= layouts.number(value_of(region.whole).shape[dims.pop()])
     behind = list(rounded.values())
     operands = [(node.meta.get("val"), (narrowed or {}).get(outside) or _dtype(node),
                  bool(node.meta.get(NEEDS))) for node, outside in zip(placeholders, inputs)]

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from coda_cpp import builders as b
-from coda_cpp.torch_backend.layout import NotUnderstood, value_of
+from coda_cpp.torch_backend.layout import NotUnderstood, number, value_of
 
 if TYPE_CHECKING:
     from coda_cpp.torch_backend.importer import Importer
@@ -26,7 +26,7 @@ def _cross_entropy(region: Importer, node: fx.Node) -> Any:
         raise NotUnderstood("its logits are not made beside it")
     rows, mean = b.cross_entropy(
         region.operand(logits).value,
-        region.index(targets, (int(value_of(logits).shape[-1]), int(ignored))),
+        region.index(targets, (number(value_of(logits).shape[-1]), int(ignored))),
         ignore_index=int(ignored), label_smoothing=float(smoothing))
     return mean if reduction == 1 else b.col_sum(rows)
 

@@ -12,7 +12,8 @@ from torch import fx
 
 from coda_cpp import _core
 from coda_cpp import builders as b
-from coda_cpp.torch_backend.layout import NotUnderstood, last_dimension, or_plain, value_of
+from coda_cpp.torch_backend.layout import (
+    NotUnderstood, last_dimension, number, or_plain, value_of)
 
 if TYPE_CHECKING:
     from coda_cpp.torch_backend.importer import Importer
@@ -91,7 +92,7 @@ def _layer_norm(region: Importer, node: fx.Node) -> Any:
 def _normed(node: fx.Node) -> tuple[int, bool]:
     """Columns of the dimensions that are normed, and whether there are other columns."""
     shape = node.args[1]
-    return math.prod(int(size) for size in shape), "c" in or_plain(node)[:-len(shape)]
+    return math.prod(map(number, shape)), "c" in or_plain(node)[:-len(shape)]
 
 
 RULES = {

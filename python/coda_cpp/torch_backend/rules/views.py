@@ -54,8 +54,8 @@ def _around(node: fx.Node, dim: int) -> tuple[int, int]:
     layout, shape = layouts.or_plain(node), value_of(node).shape
     if layout[dim] != "c":
         raise NotUnderstood("a part of the rows")
-    return (int(layouts.count(layout[:dim], shape[:dim], "c")),
-            int(layouts.count(layout[dim + 1:], shape[dim + 1:], "c")))
+    return (layouts.number(layouts.count(layout[:dim], shape[:dim], "c")),
+            layouts.number(layouts.count(layout[dim + 1:], shape[dim + 1:], "c")))
 
 
 def _slice(region: Importer, node: fx.Node) -> Any:
@@ -65,7 +65,8 @@ def _slice(region: Importer, node: fx.Node) -> Any:
         return region.operand(x)
     dim %= len(before)
     heads, rest = _around(x, dim)
-    whole, first, size, count = region.operand(x), int(start or 0), int(before[dim]), int(after[dim])
+    whole, first = region.operand(x), layouts.number(start or 0)
+    size, count = layouts.number(before[dim]), layouts.number(after[dim])
     first = max(first + size, 0) if first < 0 else first
     if step == 1 and 2 * count == size and first in (0, count):
         return Imported(whole.dtype, whole.half(size * rest, first // count))
@@ -84,7 +85,7 @@ def _side_by_side(region: Importer, node: fx.Node) -> Any:
     operands = [region.operand(part) for part in parts]
     dtype = value_of(node).dtype
     if len(parts) == 2 and value_of(parts[0]).shape == value_of(parts[1]).shape:
-        return Pair(dtype, operands, int(value_of(node).shape[dim]) * rest)
+        return Pair(dtype, operands, layouts.number(value_of(node).shape[dim]) * rest)
     if heads != 1:
         raise NotUnderstood("parts of heads that are no halves")
     return Imported(dtype, b.concat_columns([operand.value for operand in operands]))

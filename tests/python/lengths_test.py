@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(model, backend="coda") called with lengths that vary: how often it compiles, and
+what it computes at each length."""
+
+import unittest
+
+import torch
+import torch._dynamo
+from compiled import VOCABULARY, Recorder, error, gpt2, outcome, qwen3
+from torch import nn
+
+LENGTHS = (32, 48, 16, 40, 64, 24)
+
+
+def padded(tokens, batch=2):
+    """Token ids, labels and the mask of a batch whose texts have different lengths."""
+    ids = torch.randint(0, VOCABULARY, (batch, tokens))
+    mask = torch.ones_like(ids)
+    mask[1, tokens // 2:] = 0
+    return {"input_ids": ids, "labels": ids.where(mask == 1, -100), "attention_mask": mask}
+
+
+class Weighted(nn.Module):
+    """A feed-forward block of which tensors over the tokens, whose last dimension is the length,
+    are computed beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(32), nn.Linear(32, 64)
+        self.down = nn.Linear(64, 32)
+
+    def forward(self, x, weights):
+        added = (1 - weights) * torch.finfo(weights.dtype).min  # [batch, tokens]
+        shares = torch.softmax(added, -1)
+        y = self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return ((x + y).square().mean(-1) * shares).sum()
+
+
+class Lengths(unittest.TestCase):
+    def _train(self, model, batches, autocast):
+        recorder = Recorder()
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend=recorder)
+        for batch in batches:
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                loss, gradients = outcome(compiled, model, **batch)
+                expected_loss, expected = outcome(model, model, **batch)
+            self.assertLess(abs(loss - expected_loss) / expected_loss, 2e-2 if autocast else 1e-5)
+            self.assertLess(error(gradients, expected) / len(expected) ** .5,
+                            4e-2 if autocast else 1e-4)
+        for report in recorder.reports:
+            self.assertTrue(report.taken)
+        return len(recorder.reports)
+
+    def test_models_compile_twice_for_any_number_of_lengths(self):
+        for make, autocast in ((qwen3, True), (gpt2, False)):
+            with self.subTest(model=make.__name__):
+                torch.manual_seed(0)
+                compilations = self._train(make(), map(padded, LENGTHS), autocast)
+                self.assertLessEqual(compilations, 2)
+
+    def test_tensors_whose_columns_are_the_length_do_not_fix_it(self):
+        torch.manual_seed(0)
+        batches = ({"x": torch.randn(2, tokens, 32), "weights": torch.rand(2, tokens).round()}
+                   for tokens in LENGTHS)
+        self.assertLessEqual(self._train(Weighted(), batches, autocast=False), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
