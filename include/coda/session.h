@@ -53,6 +53,9 @@ struct SessionOptions {
   // backward then runs once for each forward, as it stores over what was saved.
   ResultPlaces result_places{};
   Tensor result_memory{};
+  // The caller lends the memory of the plan's own tensors and of its kernels' scratch, for single
+  // runs: see Session::lend().
+  bool own_memory_is_lent = false;
 };
 
 class Session {
@@ -117,6 +120,11 @@ class Session {
   int64_t arena_bytes() const;
   // What kernels use while they run; all of them the same.
   int64_t scratch_bytes() const;
+  // Memory for own tensors and scratch from now on, lent_bytes() of the backend's, at a multiple of
+  // 64 bytes. What is saved for a backward lies there too, so the caller lends the same memory
+  // until that has run. Between runs of a plan of one phase it holds nothing.
+  int64_t lent_bytes() const;
+  void lend(std::byte* memory);
 
  private:
   class Impl;

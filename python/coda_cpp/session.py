@@ -14,7 +14,7 @@ from coda_cpp._core import Error
 
 _backends: dict[tuple[str, int], _core.Backend] = {}
 _lock = threading.Lock()
-RUNNERS = 8  # sessions that a plan keeps
+RUNNERS = 64  # sessions that a plan keeps: launches and their arguments, no memory of tensors
 
 
 def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
@@ -80,11 +80,12 @@ class Runners:
 
     def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int]
             ) -> None:
-        """All tensors are dense and lie on the device (PyTorch's)."""
+        """All tensors are dense and lie on the device (PyTorch's). What the plan works in is lent
+        for this call alone, so sessions that wait for other sizes hold no memory."""
+        import torch
+
         stream = 0
         if device.type == "cuda":
-            import torch
-
             # As Inductor asks for it: current_stream() makes an object first, which takes longer.
             stream = torch._C._cuda_getCurrentRawStream(device.index)
         key = (sizes, device, stream)
@@ -93,12 +94,42 @@ class Runners:
             if runner is None:
                 on = backend("hopper", device.index) if device.type == "cuda" else backend("cpu")
                 _precompile.wait()
-                runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order)
+                runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order, is_lent=True)
                 self._kept[key] = runner
                 if len(self._kept) > RUNNERS:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
-        runner.run(addresses, stream)
+        if not runner.lent_bytes:
+            runner.run(addresses, stream)
+            return
+        if device.type == "cuda":
+            # By PyTorch's caching allocator, so that its figures count it. It may be given to
+            # others at once: what they run on this stream comes behind.
+            memory = torch.empty(runner.lent_bytes, dtype=torch.uint8, device=device)
+            runner.run(addresses, stream, memory.data_ptr())
+        else:
+            _host_memory.run(runner, addresses)
+
+
+class _HostMemory:
+    """What all plans on the host work in, one after another. It is kept, because fresh pages would
+    have to be cleared by the system at each call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._memory: Any = None
+
+    def run(self, runner: _core.PlanRunner, addresses: Sequence[int]) -> None:
+        import torch
+
+        with self._lock:
+            if self._memory is None or self._memory.numel() < runner.lent_bytes:
+                self._memory = None
+                self._memory = torch.empty(runner.lent_bytes, dtype=torch.uint8)
+            runner.run(addresses, 0, self._memory.data_ptr())
+
+
+_host_memory = _HostMemory()
 
 
 class Session:

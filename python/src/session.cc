@@ -30,7 +30,7 @@ std::shared_ptr<PythonBackend> open_backend(const std::string& name, int device)
 class PlanRunner {
  public:
   PlanRunner(const Plan& plan, const std::shared_ptr<PythonBackend>& backend,
-             const PythonSizes& sizes, const std::vector<std::string>& order)
+             const PythonSizes& sizes, const std::vector<std::string>& order, bool is_lent)
       : backend_(backend), order_(order), bound_(order.size()) {
     require(plan.backward.empty(),
             "a plan with a backward is run as two: take the parts of Plan.split()");
@@ -42,7 +42,9 @@ class PlanRunner {
     }
     const nb::gil_scoped_release released;
     const std::lock_guard lock(backend_->mutex);
-    session_ = std::make_unique<Session>(plan, *backend_->backend, values);
+    session_ = std::make_unique<Session>(plan, *backend_->backend, values,
+                                         SessionOptions{.own_memory_is_lent = is_lent});
+    lent_bytes_ = is_lent ? session_->lent_bytes() : 0;
   }
   PlanRunner(const PlanRunner&) = delete;
   PlanRunner& operator=(const PlanRunner&) = delete;
@@ -51,8 +53,9 @@ class PlanRunner {
     session_.reset();
   }
 
-  // The addresses of dense tensors in the order given; `stream` is a CUDA stream's handle.
-  void run(const std::vector<uintptr_t>& addresses, uintptr_t stream) {
+  // The addresses of dense tensors in the order given; `stream` is a CUDA stream's handle; `lent`
+  // is the address of lent_bytes() for this run.
+  void run(const std::vector<uintptr_t>& addresses, uintptr_t stream, uintptr_t lent) {
     require(addresses.size() == order_.size(), "a plan of " + std::to_string(order_.size()) +
                                                    " tensors was given " +
                                                    std::to_string(addresses.size()));
@@ -68,16 +71,22 @@ class PlanRunner {
       session_->bind(order_[i], view);
       bound_[i] = addresses[i];
     }
+    if (lent_bytes_ != 0)
+      session_->lend(reinterpret_cast<std::byte*>(lent));  // NOLINT: an address of Python's
     session_->forward();
   }
 
-  int64_t own_bytes() const { return session_->arena_bytes() + session_->scratch_bytes(); }
+  int64_t own_bytes() const {
+    return lent_bytes_ != 0 ? 0 : session_->arena_bytes() + session_->scratch_bytes();
+  }
+  int64_t lent_bytes() const { return lent_bytes_; }
 
  private:
   std::shared_ptr<PythonBackend> backend_;
   std::vector<std::string> order_;
   std::vector<TensorView> views_;
   std::vector<uintptr_t> bound_;  // 0: nothing
+  int64_t lent_bytes_ = 0;
   std::unique_ptr<Session> session_;
 };
 
@@ -112,10 +121,13 @@ void bind_session(nb::module_& module) {
   module.def("why_no_gpu", &why_no_gpu, "Empty: there is a GPU that kernels can run on.");
   nb::class_<PlanRunner>(module, "PlanRunner", "A plan prepared for sizes and a backend.")
       .def(nb::init<const Plan&, const std::shared_ptr<PythonBackend>&, const PythonSizes&,
-                    const std::vector<std::string>&>(),
-           nb::arg("plan"), nb::arg("backend"), nb::arg("sizes"), nb::arg("order"))
-      .def("run", &PlanRunner::run, nb::arg("addresses"), nb::arg("stream") = 0)
-      .def_prop_ro("own_bytes", &PlanRunner::own_bytes);
+                    const std::vector<std::string>&, bool>(),
+           nb::arg("plan"), nb::arg("backend"), nb::arg("sizes"), nb::arg("order"),
+           nb::arg("is_lent") = false)
+      .def("run", &PlanRunner::run, nb::arg("addresses"), nb::arg("stream") = 0,
+           nb::arg("lent") = 0)
+      .def_prop_ro("own_bytes", &PlanRunner::own_bytes, "Memory that it holds between runs.")
+      .def_prop_ro("lent_bytes", &PlanRunner::lent_bytes, "Memory that each run is to be lent.");
   module.def("adamw_step", &step_adamw, nb::arg("tensors"), nb::arg("learning_rate"),
              nb::arg("beta1"), nb::arg("beta2"), nb::arg("eps"), nb::arg("weight_decay"),
              nb::arg("step"), nb::arg("gradient_scale") = 1.0);

@@ -96,6 +96,8 @@ class Session::Impl {
   // The chunk's part of a tensor that chunk 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowChunks& loop, int64_t chunk) const;
   void place_own();
+  void lend(std::byte* memory);
+  int64_t lent_bytes() const { return round_up(arena_.total_bytes(), kCacheLine) + scratch_bytes_; }
   std::byte* at(int64_t offset) const;  // of the arena
   void run(PreparedPhase& phase, const char* name, const BeforeStep& before);
   std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
@@ -120,6 +122,8 @@ class Session::Impl {
   int64_t scratch_bytes_ = 0;
   std::vector<Memory> memory_;                     // as plan_.tensors
   std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
+  std::vector<std::pair<int, int64_t>> places_;  // slots of own tensors, and their offsets
+  std::vector<Kernel*> scratch_users_;
   PreparedPhase forward_;
   PreparedPhase backward_;
   bool has_forward_ = false;
@@ -156,8 +160,12 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
   require(lent.size() * size_of(lent.dtype()) == arena_.lent_bytes,
           "the memory that is lent for results has another size than their places say");
   spends_saved_ = coda::spends_saved(plan_) || !options_.result_places.offsets.empty();
-  own_ = backend.allocate(static_cast<size_t>(arena_.total_bytes()), "a plan's own tensors");
-  place_own();
+  for (const auto* slots : {&arena_.temporaries, &arena_.saved, &arena_.results})
+    for (const auto& [name, slot] : *slots) places_.emplace_back(slot_of(name), slot.offset);
+  if (!options_.own_memory_is_lent) {
+    own_ = backend.allocate(static_cast<size_t>(arena_.total_bytes()), "a plan's own tensors");
+    place_own();
+  }
   backend.announce(programs_of(plan_, sizes_), calls_of(plan_, sizes_));
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
@@ -166,7 +174,7 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
 
 // Steps run one after another.
 void Session::Impl::share_scratch() {
-  std::vector<Kernel*> kernels;
+  std::vector<Kernel*>& kernels = scratch_users_;
   for (PreparedPhase* phase : {&forward_, &backward_}) {
     for (PreparedStep& step : phase->steps) {
       for (const auto* kernel : {&step.kernel, &step.later, &step.shorter, &step.later_shorter}) {
@@ -174,11 +182,13 @@ void Session::Impl::share_scratch() {
       }
     }
   }
+  std::erase_if(kernels, [](const Kernel* kernel) { return kernel->scratch_bytes() == 0; });
   size_t bytes = 0;
   for (const Kernel* kernel : kernels) bytes = std::max(bytes, kernel->scratch_bytes());
   if (bytes == 0) return;
-  scratch_ = backend_.allocate(bytes, "what a plan's programs pass between their kernels");
   scratch_bytes_ = static_cast<int64_t>(bytes);
+  if (options_.own_memory_is_lent) return;
+  scratch_ = backend_.allocate(bytes, "what a plan's programs pass between their kernels");
   for (Kernel* kernel : kernels) kernel->use_scratch(scratch_, bytes);
 }
 
@@ -218,9 +228,20 @@ int Session::Impl::owner_of(int slot) const {
 }
 
 void Session::Impl::place_own() {
-  for (const auto* slots : {&arena_.temporaries, &arena_.saved, &arena_.results}) {
-    for (const auto& [name, slot] : *slots) memory_[slot_of(name)].view.data = at(slot.offset);
+  for (const auto& [slot, offset] : places_) memory_[slot].view.data = at(offset);
+}
+
+void Session::Impl::lend(std::byte* memory) {
+  invariant(options_.own_memory_is_lent, "memory is lent where the session was told that it is");
+  if (memory == own_.get()) return;
+  own_ = {BackendMemory(), memory};  // the caller's
+  place_own();
+  if (scratch_bytes_ != 0) {
+    scratch_ = {BackendMemory(), memory + round_up(arena_.total_bytes(), kCacheLine)};
+    for (Kernel* kernel : scratch_users_)
+      kernel->use_scratch(scratch_, static_cast<size_t>(scratch_bytes_));
   }
+  forward_.is_stale = backward_.is_stale = true;
 }
 
 std::byte* Session::Impl::at(int64_t offset) const {
@@ -596,5 +617,7 @@ bool Session::owns(std::string_view name) const { return impl_->owns(name); }
 int64_t Session::saved_bytes() const { return impl_->arena_.saved_bytes; }
 int64_t Session::arena_bytes() const { return impl_->arena_.bytes; }
 int64_t Session::scratch_bytes() const { return impl_->scratch_bytes_; }
+int64_t Session::lent_bytes() const { return impl_->lent_bytes(); }
+void Session::lend(std::byte* memory) { impl_->lend(memory); }
 
 }  // namespace coda

@@ -99,9 +99,9 @@ class Calls(unittest.TestCase):
     def test_more_numbers_of_rows_than_sessions_are_kept(self):
         prepared = []
 
-        def prepare(*given, make=_core.PlanRunner):
-            prepared.append(given[2])
-            return make(*given)
+        def prepare(*given, make=_core.PlanRunner, **named):
+            prepared.append(make(*given, **named))
+            return prepared[-1]
 
         with unittest.mock.patch.object(_core, "PlanRunner", prepare):
             for _ in range(2):
@@ -110,6 +110,8 @@ class Calls(unittest.TestCase):
             self.assertEqual(len(prepared), 2 * (session.RUNNERS + 1))
             self._is_right(_tensors(rows))
             self.assertEqual(len(prepared), 2 * (session.RUNNERS + 1))
+        self.assertEqual({runner.own_bytes for runner in prepared}, {0})  # what waits holds nothing
+        self.assertTrue(all(runner.lent_bytes for runner in prepared))
 
     def test_threads_with_as_many_shapes(self):
         batches = [_tensors(rows) for rows in range(1, 13)]

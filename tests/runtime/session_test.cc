@@ -8,8 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 
+#include "base/aligned_buffer.h"
 #include "coda/error.h"
 #include "runtime/owned_tensor.h"
 
@@ -185,6 +187,28 @@ TEST(Session, StatesItsMemory) {
   Fixture f;
   EXPECT_EQ(f.session.saved_bytes(), 64);      // s: 24 bytes, a line
   EXPECT_EQ(f.session.arena_bytes(), 2 * 64);  // u and v
+}
+
+TEST(Session, ItsMemoryMayBeLentForEachRun) {
+  Fixture own;
+  Fixture f({.own_memory_is_lent = true});
+  own.bind(), f.bind();
+  ASSERT_GE(f.session.lent_bytes(), own.session.arena_bytes() + own.session.saved_bytes());
+  EXPECT_THAT(message([&] { f.session.forward(); }), testing::HasSubstr("not bound"));
+  own.session.forward(), own.session.backward();
+  for (int times = 0; times < 3; ++times) {  // each time other memory, full of NaN
+    const AlignedBuffer memory(static_cast<size_t>(f.session.lent_bytes()));
+    std::memset(memory.data(), 0xff, memory.bytes());
+    f.dw.set(10.0);
+    f.session.lend(memory.data());
+    f.session.forward();
+    const auto* saved = static_cast<std::byte*>(f.session.view("s").data);
+    EXPECT_GE(saved, memory.data());
+    EXPECT_LT(saved, memory.data() + memory.bytes());
+    f.session.backward();
+    EXPECT_EQ(f.y.values(), own.y.values());
+    EXPECT_EQ(f.dw.values(), own.dw.values());
+  }
 }
 
 // y and, where nothing is added to it, dw.
