@@ -14,6 +14,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from torch._functorch import config as functorch_config
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
+import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
 from coda_cpp.torch_backend import checkpoint, options as choices
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
@@ -174,4 +176,6 @@ def _without_autocast(compiled: Callable) -> Callable:
     return called
 
 
-torch._dynamo.register_backend(coda, name="coda")
+if not entry_points(group="torch_dynamo_backends", name="coda"):
+    torch._dynamo.register_backend(coda, name="coda")  # else PyTorch does, and only once
+coda_cpp_autoload.prepare()
