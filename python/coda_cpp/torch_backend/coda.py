@@ -25,7 +25,7 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
-from coda_cpp.torch_backend import checkpoint, options as choices
+from coda_cpp.torch_backend import checkpoint, linears, options as choices
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -53,9 +53,10 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
         normal = Normal(module, inputs, facts, kinds)
     except NotUnderstood as why:
         report.left.append(f"all: {why}")
-        report.refused.append(f"all: {why}")
+        report.layers += linears.unseen(module, str(why))
         return module
     report.causal += normal.told_causal
+    report.layers += linears.mark(normal.module, normal.refused)
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
     proposed = map(without_parts, propose(normal.module.graph, normal.apart))
     groups = [group for group in proposed
@@ -76,10 +77,15 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                                             options.products, options.objective)
             except (NotUnderstood, Error, InternalError) as why:
                 left[f"{what}: {why}"] += 1
-                report.refused.append(f"{what}: {why}")
+                for layer in linears.marked(part.graph):
+                    layer.reason = f"in a region of {what}: {why}"
                 continue
             taken = Taken(node.target, what, region)
-            if options.cost_model and not taken.gains:
+            is_left = options.cost_model and not taken.gains
+            for layer in linears.marked(part.graph):
+                layer.by_cost_model = is_left
+                layer.reason = "fusion would gain nothing at these sizes" if is_left else ""
+            if is_left:
                 report.without_gain.append(taken)
                 continue
             report.taken.append(taken)
@@ -96,8 +102,6 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
               and isinstance(node.target, torch._ops.OpOverload)):
             why = f": {normal.refused[node]}" if node in normal.refused else ""
             left[_short(node) + why] += 1
-            if node in normal.refused and node.target in PRODUCTS:
-                report.refused.append(_short(node) + why)
     report.left += [f"{count} x {what}" for what, count in left.items()]
     if not changes:
         return module
@@ -145,12 +149,12 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
         if chosen.strict:
             raise
-        _warn_once(f"left to PyTorch: all: {type(why).__name__}: {why}")
-        fused = module
-    if chosen.strict and report.refused:
-        raise Error("backend coda: products are left to PyTorch: " + "; ".join(report.refused))
-    for refused in report.refused:
-        _warn_once(f"left to PyTorch: {refused}")
+        fused, text = module, f"{type(why).__name__}: {why}"
+        vars(report).update(vars(Report(layers=linears.unseen(module, text), left=["all: " + text])))
+    if report.not_fused:
+        if chosen.strict:
+            raise Error(f"backend coda: linear layers are left to PyTorch: {report.why_not()}")
+        _warn_once(f"{report.total()}; left to PyTorch: {report.why_not()}")
     with contextlib.suppress(AttributeError):  # what it reads is PyTorch's own, as Dynamo reads it
         if slow := too_small_buckets():
             _warn_once(slow)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.utils import counters
 
 from coda_cpp import _core
 from coda_cpp.torch_backend import options as choices
@@ -18,23 +19,35 @@ from coda_cpp.torch_backend.report import Report
 
 def explain(model: Callable, *arguments: Any, with_plans: bool = False,
             options: dict[str, Any] | None = None, **named: Any) -> str:
-    """What torch.compile(model, backend="coda", options=options) takes of the model, called with
-    these arguments, and what it leaves and why, with bytes; `with_plans`: with all programs too.
-    The model is run once."""
-    reports: list[str] = []
+    """What torch.compile(model, backend="coda", options=options) fuses of the model, called with
+    these arguments: totals first, then the linear layers that are left to PyTorch with their place
+    in the user's code, the reason and a remedy, then the regions with bytes; `with_plans`: with all
+    programs too. The model is run once."""
+    reports: list[Report] = []
     chosen = dataclasses.replace(
         choices.checked(options), inner="aot_eager", strict=False)
 
     def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
-        report = Report()
-        compiled = coda(module, inputs, options=vars(chosen), report=report)
-        reports.append(report.text(with_plans))
-        return compiled
+        reports.append(Report())
+        return coda(module, inputs, options=vars(chosen), report=reports[-1])
 
     torch._dynamo.reset()
+    breaks = dict(counters["graph_break"])
     torch.compile(model, backend=backend)(*arguments, **named)
     torch._dynamo.reset()
-    return "\n\n".join(reports) or "no graph was compiled"
+    if not reports:
+        return "no graph was compiled"
+    made = Report.of(reports)
+    if len(reports) > 1:
+        why = [_first_line(reason) for reason, count in counters["graph_break"].items()
+               if count > breaks.get(reason, 0)]
+        made.notes.insert(0, f"Dynamo made {len(reports)} graphs, and nothing is fused from one to "
+                             "the next: " + "; ".join(why))
+    return made.text(with_plans)
+
+
+def _first_line(reason: str) -> str:
+    return reason.strip().split("\n")[0]
 
 
 def tune(model: Callable, *arguments: Any, most: int = 24, seconds: float = 0.6,

@@ -18,6 +18,7 @@ from coda_cpp.torch_backend import attention, autocast, canonical, checkpoint, t
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
+from coda_cpp.torch_backend.linears import WEIGHT
 from coda_cpp.torch_backend.rules import RULES
 from coda_cpp.torch_backend.values import EQUAL_HALVES, has_equal_halves
 
@@ -33,7 +34,8 @@ class Normal:
                  kinds: dict[Any, fx.Graph] | None = None) -> None:
         """`facts`: what is known of the inputs, where the module is a part of another. `kinds`: see
         trace.trace()."""
-        facts = facts or [{NEEDS: _requires_grad(given)} for given in inputs]
+        facts = facts or [{NEEDS: _requires_grad(given),
+                           WEIGHT: isinstance(given, torch.nn.Parameter)} for given in inputs]
         # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
@@ -68,8 +70,8 @@ class Normal:
         """What is known of a value, for a part of the graph that reads it."""
         if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             return {}
-        return {NEEDS: node.meta.get(NEEDS, False), EQUAL_HALVES: has_equal_halves(node),
-                attention.CAUSAL: self.causal.is_mask(node)}
+        return {NEEDS: node.meta.get(NEEDS, False), WEIGHT: node.meta.get(WEIGHT, False),
+                EQUAL_HALVES: has_equal_halves(node), attention.CAUSAL: self.causal.is_mask(node)}
 
     def _annotate(self, node: fx.Node) -> None:
         if node.target not in RULES:

@@ -1,26 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the backend did with a graph: which regions became operators, and what is left to PyTorch."""
+"""What the backend did with a model: which regions became operators, what is left to PyTorch, why,
+and what a user can do about it."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterable, Sequence
 
 from coda_cpp._core import Plan
+from coda_cpp.torch_backend.linears import LinearLayer
 from coda_cpp.torch_backend.replace import Region
 
 # What a call of an operator costs the host, in seconds, with eight tensors and PyTorch's dispatch
 # (bench/peers/host_time_torch.py): a region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
 
+# What a user can do, by words of the reason; the first that fits.
+_REMEDIES = (
+    ("nothing beside it", "nothing needs to be done: a product alone is as fast in PyTorch; what "
+                          "stands in brackets would have to be understood"),
+    ("several types", "give the parameters one type, or use torch.autocast"),
+    ("no_grad", "call the compiled model within torch.no_grad(), or detach its inputs"),
+    ("writes into", "write the operation without its in-place form"),
+    ("there is no GPU backend", "see `python -m coda_cpp`"),
+    ("broadcast", "expand the operand to its rows, or detach it if it needs no gradient"),
+)
+_NO_REMEDY = "write it with operations that docs/pytorch.md names, or report it with this text"
+
 
 @dataclasses.dataclass
 class Taken:
-    """A region that became an operator, or that was left since it would gain nothing."""
+    """A region that became an operator, or that was left since it would gain nothing. `measured`:
+    seconds of a call, forward and backward, ours and the inner compiler's, where they were
+    timed."""
 
     name: str
     operations: str
     region: Region
+    measured: tuple[float, float] | None = None
 
     @functools.cached_property
     def costs(self) -> tuple[tuple, tuple]:
@@ -35,27 +53,69 @@ class Taken:
     def plan(self) -> Plan:
         return self.region.function.function.phases(self.region.needs).plan
 
+    @property
+    def saved_bytes(self) -> int:
+        return self.plan.saved_bytes(self.region.function.function.nominal_sizes())
+
     def summary(self) -> str:
-        (_, moved, seconds), (_, moved_apart, seconds_apart) = self.costs
-        kept = self.plan.saved_bytes(self.region.function.function.nominal_sizes())
-        return (f"{self.name}: {self.operations}\n"
-                f"  {len(self.plan.programs)} programs; {moved / 1e6:.2f} MB moved, "
-                f"{moved_apart / 1e6:.2f} MB without epilogues; {kept / 1e6:.2f} MB kept for the "
-                f"backward; {seconds * 1e3:.3f} ms predicted, {seconds_apart * 1e3:.3f} ms without")
+        return f"{self.name}: {self.operations}\n  " + _totals([self])
 
     def __str__(self) -> str:
         return self.summary() + "\n" + self.region.function.function.explain(self.region.needs)
 
 
+def _totals(regions: Sequence[Taken]) -> str:
+    """Programs, bytes and seconds of the regions, in a line."""
+    programs = sum(len(region.plan.programs) for region in regions)
+    moved, seconds, moved_apart, seconds_apart = (
+        sum(region.costs[side][i] for region in regions) for side in (0, 1) for i in (1, 2))
+    text = (f"{_count(programs, 'program')}; {moved / 1e6:.2f} MB moved, {moved_apart / 1e6:.2f} MB "
+            f"without fusion; {sum(r.saved_bytes for r in regions) / 1e6:.2f} MB saved for the "
+            f"backward; predicted {seconds * 1e3:.3f} ms, {seconds_apart * 1e3:.3f} ms without "
+            "fusion")
+    if regions and all(region.measured for region in regions):
+        ours, theirs = (sum(region.measured[side] for region in regions) for side in (0, 1))
+        text += f"; measured {ours * 1e3:.3f} ms, {theirs * 1e3:.3f} ms without"
+    return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def grouped(layers: Iterable[LinearLayer]) -> list[tuple[list[LinearLayer], str]]:
+    """Layers with one reason and one place in the code are told together."""
+    groups: dict[tuple, list[LinearLayer]] = {}
+    for layer in layers:
+        groups.setdefault((layer.kind, layer.place, layer.reason), []).append(layer)
+    texts = []
+    for (kind, place, reason), group in groups.items():
+        name = (kind if len(group) > 1 else group[0].module) or "a linear layer"
+        facts = [f"{len(group)} layers"] * (len(group) > 1) + [place] * bool(place)
+        where = f"{name} ({', '.join(facts)})" if facts else name
+        texts.append((group, f"{where}: {reason}"))
+    return texts
+
+
 @dataclasses.dataclass
 class Report:
-    """What was taken of a graph, and what not and why."""
+    """What was fused of a graph, and what was not and why. `left`: operations with counts."""
 
     taken: list[Taken] = dataclasses.field(default_factory=list)
     without_gain: list[Taken] = dataclasses.field(default_factory=list)
-    left: list[str] = dataclasses.field(default_factory=list)  # with counts
-    refused: list[str] = dataclasses.field(default_factory=list)  # of those, what has products
+    layers: list[LinearLayer] = dataclasses.field(default_factory=list)
+    left: list[str] = dataclasses.field(default_factory=list)
     causal: int = 0  # calls of attention that were told that their mask is causal
+    notes: list[str] = dataclasses.field(default_factory=list)  # what else a user should know
+
+    @classmethod
+    def of(cls, reports: Sequence[Report]) -> Report:
+        """Several graphs of one model."""
+        made = cls(causal=sum(report.causal for report in reports))
+        for field in ("taken", "without_gain", "layers", "left"):
+            setattr(made, field, [one for report in reports for one in getattr(report, field)])
+        made.notes = list(dict.fromkeys(note for report in reports for note in report.notes))
+        return made
 
     @property
     def regions(self) -> list[str]:
@@ -65,14 +125,44 @@ class Report:
     def programs(self) -> int:
         return sum(len(taken.plan.programs) for taken in self.taken)
 
+    @property
+    def not_fused(self) -> list[LinearLayer]:
+        """Linear layers that are left to PyTorch for another reason than the cost model's."""
+        return [layer for layer in self.layers
+                if not layer.is_fused and not layer.by_cost_model]
+
+    def total(self) -> str:
+        fused = [layer for layer in self.layers if layer.is_fused]
+        flops = sum(layer.flops for layer in self.layers)
+        share = round(100 * sum(layer.flops for layer in fused) / flops) if flops else 0
+        text = (f"{len(fused)} of {_count(len(self.layers), 'linear layer')} fused ({share} % of "
+                f"their multiplications), in {_count(len(self.taken), 'region')}")
+        by_cost_model = sum(layer.by_cost_model for layer in self.layers)
+        return text + (f"; the cost model left {by_cost_model}" if by_cost_model else "")
+
+    def why_not(self) -> str:
+        """The linear layers that are left, in a line; empty if there are none."""
+        return "; ".join(text for _, text in grouped(self.not_fused))
+
     def text(self, with_plans: bool = False) -> str:
-        lines = [str(taken) if with_plans else taken.summary() for taken in self.taken]
+        lines = [self.total(), *self.notes]
+        if self.taken:
+            lines.append("in all " + _totals(self.taken))
         if self.causal:
-            lines.append(f"{self.causal} calls of attention have a causal mask, and were told so")
+            lines.append(f"{_count(self.causal, 'call')} of attention with a causal mask: the "
+                         "mask is dropped, so attention takes its fast path")
+        if self.not_fused:
+            lines.append("linear layers left to PyTorch:")
+            for group, text in grouped(self.not_fused):
+                remedy = next((do for words, do in _REMEDIES if words in group[0].reason),
+                              _NO_REMEDY)
+                lines += [f"  {text}", f"    remedy: {remedy}"]
         if self.without_gain:
-            lines.append("left to PyTorch, since fusion would gain nothing at these sizes:")
+            lines.append("left to PyTorch, since fusion would gain nothing at these sizes (more "
+                         "rows a call change that):")
             lines += ["  " + taken.summary().replace("\n", "\n  ") for taken in self.without_gain]
-        lines.append("left to PyTorch:")
-        return "\n".join(lines + [f"  {line}" for line in self.left or ["nothing"]])
+        lines += [str(taken) if with_plans else taken.summary() for taken in self.taken]
+        lines.append("all operations left to PyTorch:")
+        return "\n".join(lines + [f"  {line}" for line in self.left or ["none"]])
 
     __str__ = text
