@@ -75,7 +75,7 @@ class Importer:
                            self.graph.parameter, shape[::-1] if is_turned else shape,
                            _name(value.dtype))
 
-    def index(self, node: fx.Node, within: tuple[int, int]) -> _core.Value:
+    def index(self, node: fx.Node, within: tuple[int, int | None]) -> _core.Value:
         value = value_of(node)
         if value.dtype not in (torch.int64, torch.int32):
             raise NotUnderstood(f"indices of {value.dtype}")

@@ -29,7 +29,10 @@ VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default,
          _aten.squeeze.dims, _aten.squeeze.default}
 TURNS = {_aten.transpose.int, _aten.permute.default}
 REDUCTIONS = {_aten.mean.dim, _aten.sum.dim_IntList, _aten.var.dim, _aten.var.correction,
-              _aten.std.dim, _aten.std.correction}
+              _aten.std.dim, _aten.std.correction, _aten.logsumexp.default}
+SOFTMAXES = {_aten.log_softmax.int, _aten.softmax.int}
+GATHER, KL_DIV = _aten.gather.default, _aten.kl_div.default
+OVER_ROWS = {_aten.sum.default, _aten.mean.default}  # of a vector with a value for each row
 # Operations whose operands PyTorch broadcasts.
 BROADCASTING = {getattr(_aten, name).Tensor for name in (
     "add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq", "ne")} | {
@@ -156,6 +159,18 @@ def layout_of(node: fx.Node) -> str:
             raise NotUnderstood("a product of a vector, or of each head")
         return layout[:-1] + "c"
     if target is LOSS:
+        return "r" * made.dim()
+    if target in OVER_ROWS:
+        if "c" in or_plain(first) or "r" not in or_plain(first):
+            raise NotUnderstood("a sum over rows and columns")
+        return ""
+    if target in SOFTMAXES or target is GATHER:
+        layout = or_plain(first)
+        if node.args[1] not in (-1, len(layout) - 1) or layout.count("c") != 1 or (
+                layout[-1] != "c"):
+            raise NotUnderstood("it is along other dimensions than the last")
+        return layout[:-1] + ("1" if target is GATHER else "c")
+    if target is KL_DIV and not made.dim():
         return ""
     if target in VIEWS:
         source = value_of(first)
@@ -207,6 +222,7 @@ def layout_of(node: fx.Node) -> str:
 
 def rows_of(node: fx.Node) -> str:
     """Of the node's matrix, as text; empty: it is a vector along columns, which meets any."""
-    source = node.args[0] if node.target is LOSS else node
+    is_loss = node.target in (LOSS, KL_DIV) or node.target in OVER_ROWS
+    source = node.args[0] if is_loss else node
     layout = or_plain(source)
     return str(count(layout, value_of(source).shape, "r")) if "r" in layout else ""

@@ -14,7 +14,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from coda_cpp._core import Error
-from coda_cpp.torch_backend import attention, autocast, canonical, checkpoint, trace
+from coda_cpp.torch_backend import attention, autocast, canonical, checkpoint, loss_forms, trace
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
@@ -56,6 +56,7 @@ class Normal:
         _drop_grad_switches(graph)
         self.had_autocast = autocast.write_out(graph, inputs)
         canonical.rewrite(graph)
+        loss_forms.rewrite(graph)
         self.causal = attention.Causal(graph)
         self.told_causal = self.causal.tell(graph)
         _mark_needs(graph)
@@ -78,7 +79,7 @@ class Normal:
             return
         region = Importer()
         try:
-            if node.target is layouts.LOSS:
+            if node.target is layouts.LOSS or node.target in layouts.OVER_ROWS:
                 region.known[node.args[0]] = region.operand(node.args[0])
             region.add(node)
             region.known[node].value  # what is read only now is read

@@ -135,15 +135,17 @@ class Source:
     columns: int = 0
     half: int | None = None  # of a table's columns
     dtype: torch.dtype | None = None  # to which it is rounded
-    within: tuple[int, int] | None = None  # indices: how many there are, and which is ignored
+    within: tuple[int, int | None] | None = None  # indices: how many there are, which is ignored
 
     def read(self, tensor: torch.Tensor, rows: Any) -> torch.Tensor:
         if self.form == "index":
             if self.within is not None and (tensor.device.type == "cpu" or is_checking()):
                 size, ignored = self.within
-                torch._assert_async(
-                    ((tensor >= 0) & (tensor < size) | (tensor == ignored)).all(),
-                    f"backend coda: a target lies outside of [0, {size}) and is not {ignored}")
+                is_right, besides = (tensor >= 0) & (tensor < size), ""
+                if ignored is not None:
+                    is_right, besides = is_right | (tensor == ignored), f" and is not {ignored}"
+                torch._assert_async(is_right.all(), f"backend coda: a target lies outside of "
+                                                    f"[0, {size}){besides}")
             if tensor.dtype == torch.int32:
                 return tensor
             return tensor.clamp(-2**31, 2**31 - 1).to(torch.int32)
