@@ -29,6 +29,7 @@ _ELEMENTWISE = {
     _aten.exp.default, _aten.log.default, _aten.tanh.default, _aten.detach.default,
     *(getattr(getattr(_aten, name), kind) for name in ("add", "sub", "mul", "div")
       for kind in ("Tensor", "Scalar"))}
+_PASSED_ON = {*_ELEMENTWISE, layouts.KL_DIV}
 # Operations on one dimension, or a list of dimensions, by the place of that argument.
 _ALONG = {_LOG_SOFTMAX: 1, _aten.softmax.int: 1, _GATHER: 1, _aten.logsumexp.default: 1,
           _aten.sum.dim_IntList: 1, _aten.unsqueeze.default: 1, _aten.squeeze.dim: 1}
@@ -343,5 +344,6 @@ def _is_reduction(node: fx.Node) -> bool:
 def _ends_in_reductions(node: fx.Node) -> bool:
     """Whether all that is made of the node does, so that none of it is stored for all columns."""
     return bool(node.users) and all(
-        _is_reduction(user) or (user.target in _ELEMENTWISE or user.target is layouts.KL_DIV)
+        _is_reduction(user) or (user.target in _PASSED_ON or user.target in layouts.VIEWS
+                                and same(value_of(user).shape[-1], value_of(node).shape[-1]))
         and _ends_in_reductions(user) for user in node.users)
