@@ -86,8 +86,10 @@ class Importer:
         """A value of the region or an input of it, as the result `whole` reads it; none: in its own
         layout."""
         number = node.meta.get("val") if isinstance(node, fx.Node) else node
-        if isinstance(number, (int, float, torch.SymFloat)):
-            return Number(float(number))  # Dynamo guards what it took for a symbol
+        if isinstance(number, torch.SymFloat):  # float() would fix the graph to this value
+            raise NotUnderstood("a Python float that changes from call to call")
+        if isinstance(number, (int, float)):
+            return Number(float(number))
         shape = value_of(node).shape
         if whole is None:
             layout, sizes = layouts.or_plain(node), shape
