@@ -52,7 +52,7 @@ def _gradients(rank, kind):
     called(input_ids=batches[rank], labels=batches[rank]).loss.backward()
     gradients = [p.grad.full_tensor() if kind == "fsdp" else p.grad for p in model.parameters()]
     taken = [len(report.taken) for report in recorder.reports]
-    warned = coda._warn_once.cache_info().misses
+    warned = coda.warn_once.cache_info().misses
     return error(gradients, _expected(reference, batches)), taken, warned
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
@@ -30,6 +29,8 @@ from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
+from coda_cpp.torch_backend.notices import (
+    eight_bits_that_do_nothing, warn_once, why_no_kernels)
 from coda_cpp.torch_backend.regions import propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import as_region, results_of, widen
@@ -134,16 +135,18 @@ def _inner(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
     return lookup_backend(name)
 
 
-@functools.cache
-def _warn_once(text: str) -> None:
-    _LOG.warning("coda: %s", text)
-
-
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
          report: Report | None = None, **_: Any) -> Callable:
     """The backend. `options`: those of Options, by name."""
     chosen = choices.checked(options)
     report = Report() if report is None else report
+    if why := why_no_kernels(inputs):
+        report.layers += linears.unseen(module, why)
+        report.notes.append(f"everything is left to PyTorch: {why}")
+        if chosen.strict:
+            raise Error(f"backend coda: {report.notes[-1]}")
+        warn_once(report.notes[-1])
+        return _inner(chosen.inner)(module, inputs)
     try:
         fused = fuse(module, inputs, report, chosen)
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
@@ -154,10 +157,14 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     if report.not_fused:
         if chosen.strict:
             raise Error(f"backend coda: linear layers are left to PyTorch: {report.why_not()}")
-        _warn_once(f"{report.total()}; left to PyTorch: {report.why_not()}")
+        warn_once(f"{report.total()}; left to PyTorch: {report.why_not()}")
+    with contextlib.suppress(Error, InternalError):  # a plan that cannot be is told at its call
+        if why := eight_bits_that_do_nothing(report, chosen):
+            report.notes.append(why)
+            warn_once(why)
     with contextlib.suppress(AttributeError):  # what it reads is PyTorch's own, as Dynamo reads it
         if slow := too_small_buckets():
-            _warn_once(slow)
+            warn_once(slow)
     _LOG.info("coda: %s", report)
     inner = _inner(chosen.inner)
     if fused is module:

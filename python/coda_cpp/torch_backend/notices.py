@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user is told once, besides what is fused: a GPU that there are no kernels for, products in
+8 bits that are asked for and do nothing."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from coda_cpp import _core
+from coda_cpp._core import Error
+from coda_cpp.function import EIGHT_BITS
+from coda_cpp.session import backend
+from coda_cpp.torch_backend.options import Options
+from coda_cpp.torch_backend.report import Report
+
+_ROWS = 16  # products in 8 bits take multiples of so many rows
+
+
+@functools.cache
+def warn_once(text: str) -> None:
+    logging.getLogger("coda_cpp").warning("coda: %s", text)
+
+
+@functools.cache
+def _why_no_kernels(device: int) -> str:
+    try:
+        backend("hopper", device)
+        _core.precompile([], 132)  # of nothing: whether NVRTC is there
+        return ""
+    except Error as why:
+        return str(why)
+
+
+def why_no_kernels(inputs: Sequence[Any]) -> str:
+    """Why regions cannot run where the inputs are; empty: they can."""
+    devices = {t.device for t in inputs if isinstance(t, torch.Tensor) and t.device.type != "cpu"}
+    for device in devices:
+        if device.type != "cuda":
+            return f"there are no kernels for devices of the type '{device.type}'"
+        if why := _why_no_kernels(device.index or 0):
+            return why
+    return ""
+
+
+def eight_bits_that_do_nothing(report: Report, options: Options) -> str:
+    """Why the products that were asked for are none; empty: they are, or were not asked for."""
+    if not options.products:
+        return ""
+    asked = f"the option 'products' is '{options.products}', and "
+    if not report.taken:
+        return asked + "no region is fused, so no product is in 8 bits: see coda_cpp.explain"
+    functions = [(taken.region.function.function, taken.region) for taken in report.taken]
+    if not any(function.products for function, _ in functions):
+        types = sorted({str(region.storage) for _, region in functions})
+        return asked + (f"the model is in {', '.join(types)}, so no product is in 8 bits: they take "
+                        "the place of bf16 products (model.bfloat16(), or torch.autocast)")
+    in_training = [(function, region.needs) for function, region in functions
+                   if function.products and region.needs]
+    if not in_training:
+        return ""  # inference is in 16 bits
+    if any(rows % _ROWS for function, _ in in_training
+           for rows in function.nominal_sizes().values()):
+        return asked + (f"calls whose number of rows (batch x tokens) is no multiple of {_ROWS} "
+                        "stay in 16 bits")
+    if not any(function.phases(needs | EIGHT_BITS).first_scales for function, needs in in_training):
+        return asked + (f"no product is in 8 bits: they take contractions that are multiples of "
+                        f"{_ROWS}")
+    return ""

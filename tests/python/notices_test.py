@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user is told once: a GPU that there are no kernels for, where everything is the inner
+compiler's, and products in 8 bits that do nothing."""
+
+import unittest
+from unittest.mock import patch
+
+import torch
+import torch._dynamo
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+
+import coda_cpp
+from coda_cpp.torch_backend import coda, notices
+from compiled import Recorder
+
+WIDTH = 32
+_A100 = ("GPU 0 (NVIDIA A100-SXM4-80GB) has compute capability 8.0: the Hopper backend's kernels "
+         "need 9.0")
+
+
+def _on_a_gpu():
+    """A graph of Dynamo's kind whose inputs are on a GPU."""
+    graph, mode = fx.Graph(), FakeTensorMode(allow_non_fake_inputs=True)
+    x, weight = graph.placeholder("x"), graph.placeholder("weight")
+    graph.output((graph.call_function(functional.silu, (
+        graph.call_function(functional.linear, (x, weight)),)),))
+    with mode:
+        inputs = [torch.empty(64, WIDTH, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
+        made = torch.empty(64, 64, device="cuda", dtype=torch.bfloat16)
+    values = [*inputs, made, made, (made,)]
+    for node, value in zip(graph.nodes, values):
+        node.meta["example_value"] = value
+    return fx.GraphModule({}, graph), inputs
+
+
+class Gpus(unittest.TestCase):
+    def setUp(self):
+        notices._why_no_kernels.cache_clear()
+        notices.warn_once.cache_clear()
+        self.addCleanup(notices._why_no_kernels.cache_clear)
+
+    def _compiled(self, **options):
+        """What the inner compiler was given, the report and the warnings of two compilations."""
+        module, inputs = _on_a_gpu()
+        given, reports = [], [coda.Report(), coda.Report()]
+
+        def inner(module, inputs):
+            given.append(module)
+            return module.forward
+
+        with patch.object(coda, "_inner", lambda name: inner), \
+                self.assertLogs("coda_cpp") as logged:
+            for report in reports:
+                coda.coda(module, inputs, options={"cost_model": False, **options}, report=report)
+        warnings = [r.getMessage() for r in logged.records if r.levelname == "WARNING"]
+        return module, given, reports[0], warnings
+
+    def _nothing_is_done(self, why):
+        module, given, report, warnings = self._compiled()
+        self.assertEqual([one is module for one in given], [True, True])
+        self.assertEqual(report.taken, [])
+        self.assertEqual(len(warnings), 1)
+        self.assertRegex(warnings[0], why)
+        self.assertRegex(str(report), "0 of 1 linear layer fused(.|\n)*" + why)
+        with self.assertRaisesRegex(coda_cpp.Error, why):
+            self._compiled(strict=True)
+
+    def test_a_gpu_without_kernels(self):
+        with patch.object(notices, "backend", side_effect=coda_cpp.Error(_A100)):
+            self._nothing_is_done("everything is left to PyTorch: GPU 0 .*capability 8.0")
+
+    def test_no_compiler_of_kernels(self):
+        with patch.object(notices, "backend"), patch.object(
+                notices._core, "precompile", side_effect=coda_cpp.Error("cannot find NVRTC")):
+            self._nothing_is_done("cannot find NVRTC")
+
+    def test_no_driver(self):
+        error = coda_cpp.Error("the CUDA driver at libcuda.so.1 is too old")
+        with patch.object(notices, "backend", side_effect=error):
+            self._nothing_is_done("driver .* is too old")
+
+    def test_a_gpu_with_kernels(self):
+        with patch.object(notices, "backend"), patch.object(notices._core, "precompile"):
+            self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
+
+
+class EightBits(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        notices.warn_once.cache_clear()
+
+    def _notes(self, model, x, **options):
+        recorder = Recorder(products="fp8", **options)
+        called = torch.compile(model, backend=recorder)
+        for _ in range(2):
+            called(x).sum().backward()
+        return recorder.reports[0].notes
+
+    def test_a_model_in_fp32(self):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU())
+        with self.assertLogs("coda_cpp", "WARNING") as logged:
+            note, = self._notes(model, torch.randn(32, WIDTH))
+        self.assertRegex(note, "'products' is 'fp8', and the model is in torch.float32.*autocast")
+        self.assertEqual(sum(note in line for line in logged.output), 1)
+
+    def test_rows_that_are_no_multiple(self):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()).bfloat16()
+        note, = self._notes(model, torch.randn(30, WIDTH).bfloat16())
+        self.assertIn("no multiple of 16", note)
+
+    def test_nothing_is_said_where_products_are_in_8_bits(self):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()).bfloat16()
+        self.assertEqual(self._notes(model, torch.randn(32, WIDTH).bfloat16()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
