@@ -73,6 +73,7 @@ int64_t batch_of(const EvalFlags& flags, int64_t predicted) {
 
 void run(EvalFlags flags) {
   const ModelConfig config = load_model_config(flags.folder);
+  say_notes(model_notes(flags.folder));
   const int64_t longest = longest_sequence_of(config);
   const TextTokens text_tokens =
       flags.data.is_text()

@@ -44,6 +44,10 @@ std::string with_flags(std::string message) {
 
 }  // namespace
 
+void say_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) fmt::print(stderr, "coda: note: {}\n", note);
+}
+
 ModelFlags::ModelFlags() {
   sizes.layers = 4;
   sizes.hidden = 128;

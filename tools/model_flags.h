@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "coda/model_config.h"
 
@@ -12,6 +13,9 @@ class App;
 }
 
 namespace coda::tools {
+
+// Prints notes on a model (coda/checkpoint.h) to the standard error.
+void say_notes(const std::vector<std::string>& notes);
 
 struct ModelFlags {
   std::string config;  // a folder with config.json

@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "device_flag.h"
 #include "flag_values.h"
+#include "model_flags.h"
 #include "text_tokens.h"
 
 namespace coda::tools {
@@ -35,6 +36,7 @@ struct SampleFlags {
 
 void run(SampleFlags flags) {
   const ModelConfig config = load_model_config(flags.folder);
+  say_notes(model_notes(flags.folder));
   const int64_t longest = longest_sequence_of(config);
   const bool needs_tokenizer = flags.prompt_ids.empty() || !flags.prints_ids;
   const TextTokens tokens =

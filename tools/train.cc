@@ -100,7 +100,8 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
   command.add_flag("--resume", f.resume,
                    "Go on from the newest checkpoint in --out, with the settings it was started "
                    "with and the --data that is given again; weights come out bitwise as if it had "
-                   "not stopped, unless --batch and --accumulate split a step otherwise");
+                   "not stopped, unless --batch and --accumulate split a step otherwise, or --steps "
+                   "makes the run longer or shorter");
   command.add_flag("--overwrite", f.overwrite, "Start anew although --out has a run");
   command.add_option("--save-every", f.save_every, "Steps from one checkpoint to the next")
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
@@ -272,11 +273,11 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   for (const auto& [name, value] : all_settings(command, flags, {}))
     require_state(options.contains(name), "'options' has no '" + name + "'");
   const std::string text = shell_word(printable(options.at(kind)));
-  const auto is_of_a_split = [](const std::string& name) {
-    return name == "batch" || name == "accumulate";
+  const auto may_change = [](const std::string& name) {
+    return name == "batch" || name == "accumulate" || name == "steps";
   };
   for (const auto& [name, value] : given) {
-    require(name == "data" || name == "ids" || is_of_a_split(name),
+    require(name == "data" || name == "ids" || may_change(name),
             "--" + name +
                 ": a resumed run keeps the settings it was started with; leave it out "
                 "(or start another run with --init " +
@@ -290,10 +291,14 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   for (const char* name : {kFingerprint, "init", "config", "tokenizer"}) kept.erase(name);
   parse_options(kept, flags);
   // Passes may be others, as where there are fewer GPUs than before; a step's data are the same.
+  // The learning rate of the steps to come is that of a run of so many steps.
   const int64_t sequences = flags.batch * flags.accumulate;
   for (const auto& [name, value] : given)
-    if (is_of_a_split(name)) kept[name] = options[name] = value;
+    if (may_change(name)) kept[name] = options[name] = value;
   parse_options(kept, flags);
+  require(!given.contains("steps") || plan.state.step <= flags.steps,
+          fmt::format("--steps {}: the run has done {} steps already; give more", flags.steps,
+                      plan.state.step));
   require(
       flags.batch * flags.accumulate == sequences,
       fmt::format("--batch {} and --accumulate {}: a step of this run has {} sequences, and one "
@@ -394,8 +399,11 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   const int64_t vocabulary = vocabulary_of(model);
   if (!source.empty()) {
     require_weights(source, model);  // before anything is made in the sizes of a config.json
+    if (processes.is_first()) say_notes(model_notes(source));
     plan.files = model_files_of(source);
   }
+  if (processes.is_first() && !flags.model.config.empty() && !plan.resumed)
+    say_notes(training_notes(flags.model.config));
   if (flags.data.is_text() && !source.empty()) {
     // A run from random weights may read bytes although it has more tokens.
     plan.text = TextTokens::of_model(source, plan.resumed ? TextTokens::kBytes : vocabulary);

@@ -50,8 +50,10 @@ struct AttentionOptions {
 };
 Value attention(Value q, Value k, Value v, const AttentionOptions& options,
                 Where where = Where::current());
-// Row ids[i] of table [V, D]; ids i32 [M, 1].
-Value embedding(Value table, Value ids, Where where = Where::current());
+// Row ids[i] of table [V, D]; ids i32 [M, 1]. `padding_row` gets no gradient from here, as PyTorch
+// has it for padding_idx.
+Value embedding(Value table, Value ids, std::optional<int64_t> padding_row = std::nullopt,
+                Where where = Where::current());
 
 // 1 for the k largest elements of each row of x [M, N], 0 for the others; all are 1 where N <= k.
 // NaN is larger than any number, and of equal elements the one with the lower column is chosen, so

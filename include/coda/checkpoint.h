@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
+#include <string>
 
 #include "coda/api.h"
 #include "coda/models.h"
@@ -29,6 +31,13 @@ void save_model(const std::filesystem::path& folder, const ModelConfig& config,
                 const Weights& weights);
 // What config.json says. Its weights: load_weights. Throws Error naming what is not supported.
 ModelConfig load_model_config(const std::filesystem::path& folder);
+
+// What who computes with the model of a folder should know, one line each: settings of its
+// config.json that nobody knows, a head that is not tied although config.json says so, tensors that
+// the model leaves out. Throws Error as load_model_config does, or for weights that cannot be read.
+std::vector<std::string> model_notes(const std::filesystem::path& folder);
+// The same for who trains it: rates of dropout, which training here does not have.
+std::vector<std::string> training_notes(const std::filesystem::path& folder);
 
 // Throws Error, starting with `source`, unless sizes are positive and fit one another. Reading and
 // writing a config.json call it; so does whoever takes sizes from elsewhere.

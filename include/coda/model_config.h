@@ -53,11 +53,11 @@ struct YarnRopeScaling {
 };
 
 // LongRoPE (Ding et al. 2024), as Phi-3 has it: each pair has a factor of its own by which its
-// angle is divided, from one list, or from the other in a model that is built for sequences longer
-// than the first context. Cosines and sines are multiplied by `attention_factor`.
+// angle is divided, from one list, or from the other for sequences longer than the first context.
+// Cosines and sines are multiplied by `attention_factor`.
 struct LongRopeScaling {
-  std::vector<double> short_factors{};  // [head_dim / 2]
-  std::vector<double> long_factors{};   // [head_dim / 2]
+  std::vector<double> short_factors{};  // [channels that turn / 2]
+  std::vector<double> long_factors{};   // [channels that turn / 2]
   double attention_factor = 1;
   int64_t original_max_positions = 4096;
 
@@ -104,6 +104,9 @@ struct LlamaConfig {
   std::optional<RopeScaling> rope_scaling{};
   bool tied = false;  // the head's weight is the embedding's
   int64_t max_positions = 2048;
+  double initializer_range = 0.02;        // the deviation of random weight matrices
+  std::optional<int64_t> padding_row{};   // of the embedding: lookups give it no gradient
+  int64_t rotary_dim = 0;                 // channels of a head that turn, the first; 0: all
 
   std::string architecture = "LlamaForCausalLM";  // what config.json says it is
   bool qkv_bias = false;                          // of the products that make q, k and v
@@ -127,7 +130,7 @@ struct LlamaConfig {
   friend bool operator==(const LlamaConfig&, const LlamaConfig&) = default;
 };
 
-// GPT2LMHeadModel: LayerNorm and biases, learned positions, GELU, tied head.
+// GPT2LMHeadModel: LayerNorm and biases, learned positions, GELU.
 struct Gpt2Config {
   int64_t layers = 0;
   int64_t hidden = 0;
@@ -137,6 +140,8 @@ struct Gpt2Config {
   int64_t mlp = 0;
   double eps = 1e-5;
   bool exact_gelu = false;  // by erf; else in its tanh form
+  bool tied = true;         // the head's weight is the embedding's
+  double initializer_range = 0.02;
 
   friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
 };
@@ -157,6 +162,7 @@ struct GptNeoxConfig {
   bool attention_bias = true;
   bool exact_gelu = true;  // by erf; else in its tanh form
   bool tied = false;
+  double initializer_range = 0.02;
 
   friend bool operator==(const GptNeoxConfig&, const GptNeoxConfig&) = default;
 };

@@ -31,6 +31,7 @@ struct ModelRunnerOptions {
   DType storage = DType::f32;  // of weight matrices and activations
   int64_t batch = 1;           // sequences
   int64_t sequence = 1;        // tokens of each
+  int64_t rope_length = 0;     // ModelOptions::length; 0: `sequence`
   bool accumulate = false;     // gradients are added to what is there
   bool fuse = true;            // false: the unfused plan, to compare with
   bool timing = false;         // measure each step
@@ -62,6 +63,9 @@ class ModelRunner {
   // The weights by name where the backend has them: tensors_of(weights, backend), which on the host
   // is the weights' own memory, or a trainer's parameters(). They must outlive the runs.
   void bind(const TensorMap& weights);
+
+  // Other values of the model's tables: those of the same model with another ModelOptions::length.
+  void set_tables(const std::vector<ModelTable>& tables);
 
   // Ids and targets of batch * sequence positions; kIgnoredTarget: the position does not count.
   void forward(std::span<const int32_t> ids, std::span<const int32_t> targets);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ namespace CODA_API coda {
 struct ModelOptions {
   DType storage = DType::f32;  // of weight matrices; vectors (norms, biases) stay fp32
   int64_t positions = 0;       // rows of RoPE tables: the longest sequence that will be run
+  // RoPE of type longrope or dynamic depends on how long a sequence is: its tables are for
+  // sequences of `length` tokens. 0: as many as there are positions.
+  int64_t length = 0;
   // Rows that each expert computes, see expert_rows_of(); 0: each computes all.
   int64_t expert_rows = 0;
 };
@@ -29,6 +33,7 @@ struct ModelParameter {
   bool decays = false;  // weight decay applies: matrices, not norms and biases
   double mean = 0;      // initial values are normal(mean, deviation)
   double deviation = 0;
+  std::optional<int64_t> zero_row{};  // initially 0: the embedding of padding
 
   int64_t rows() const { return shape.size() == 1 ? 1 : shape[0]; }
   int64_t cols() const { return shape.back(); }
@@ -79,6 +84,10 @@ int64_t vocabulary_of(const ModelConfig& config);
 // is).
 double training_flops_of_token(const ModelConfig& config, int64_t sequence);
 int64_t longest_sequence_of(const ModelConfig& config);
+// The shortest sequence whose RoPE tables are those of a sequence of `length` tokens: with longrope
+// all beyond the first context share theirs, with dynamic RoPE each length beyond max_positions has
+// its own. ModelOptions::length takes it.
+int64_t rope_length_of(const ModelConfig& config, int64_t length);
 // How many experts a token chooses, in all layers together; 0 if the model has none.
 int64_t expert_choices_of(const ModelConfig& config);
 // The rows of each expert in a pass of so many tokens: `capacity` times the mean, which is tokens *

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "coda/model_config.h"
+#include "io/config_rope.h"
 #include "io/config_settings.h"
 
 // The table, in the order in which messages name them. A row is the name of a function that says
@@ -75,7 +76,9 @@ struct FamilyDefaults {
   int64_t max_positions = 2048;
   bool tied = false;
   bool kv_heads_as_heads = true;         // else they must be given
+  std::optional<int64_t> padding = {};   // pad_token_id
   std::optional<int64_t> head_dim = {};  // none: hidden_size / num_attention_heads
+  RotaryPart rotary_part = RotaryPart::whole;
 };
 
 // Which products have biases where a config asks for them: attention_bias is of all four of
@@ -99,6 +102,12 @@ Architecture of_family(const FamilyMember& member);
 // where they are not given, `otherwise` of a layer. The window is sliding_window.
 void read_windows(const Settings& settings, LlamaConfig& config, int64_t window,
                   const std::function<bool(int64_t)>& otherwise);
+
+// sliding_window where use_sliding_window is true, `otherwise` where it is not given; else 0.
+int64_t optional_window_of(const Settings& settings, int64_t otherwise);
+
+// initializer_range; transformers takes 0.02 for 0 too.
+double initializer_range_of(const Settings& settings);
 
 // sliding_window where it is given and at least 1, `otherwise` where it is not, 0 where it is null.
 int64_t window_of(const Settings& settings, int64_t otherwise);

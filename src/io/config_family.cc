@@ -10,6 +10,21 @@
 namespace coda::io {
 namespace {
 
+// pad_token_id as PyTorch's padding_idx: a negative one counts from the end. A default that is
+// beyond the vocabulary is of another one.
+std::optional<int64_t> padding_row_of(const Settings& settings, int64_t vocab,
+                                      std::optional<int64_t> otherwise) {
+  const char* name = "pad_token_id";
+  if (settings.is_null(name)) return std::nullopt;
+  if (settings.find(name) == nullptr)
+    return otherwise && *otherwise < vocab ? otherwise : std::nullopt;
+  const int64_t row = settings.whole(name);
+  if (row >= vocab || row < -vocab)
+    settings.refuse(name, "must be below vocab_size, " + std::to_string(vocab) +
+                              ", or null for a model without padding");
+  return row < 0 ? row + vocab : row;
+}
+
 // The sizes, RoPE and the head, with `architecture` as the config's name.
 LlamaConfig read_family(const Settings& settings, const char* architecture,
                         const FamilyDefaults& defaults) {
@@ -35,7 +50,9 @@ LlamaConfig read_family(const Settings& settings, const char* architecture,
   config.eps = settings.number("rms_norm_eps", defaults.eps);
   config.max_positions = settings.whole("max_position_embeddings", defaults.max_positions);
   config.tied = settings.flag("tie_word_embeddings", defaults.tied);
-  read_rope(settings, config, defaults.theta, defaults.window_theta);
+  config.initializer_range = initializer_range_of(settings);
+  config.padding_row = padding_row_of(settings, config.vocab, defaults.padding);
+  read_rope(settings, config, defaults.theta, defaults.window_theta, defaults.rotary_part);
   return config;
 }
 
@@ -52,8 +69,11 @@ nlohmann::ordered_json family_json(const LlamaConfig& config) {
       {"max_position_embeddings", config.max_positions},
       {"rms_norm_eps", config.eps},
       {"attention_dropout", 0.0},
+      {"initializer_range", config.initializer_range},
       {"tie_word_embeddings", config.tied},
   };
+  json["pad_token_id"] = nullptr;
+  if (config.padding_row) json["pad_token_id"] = *config.padding_row;
   write_rope(config, json);
   return json;
 }
@@ -82,6 +102,9 @@ void check_family(const LlamaConfig& config, const std::string& source) {
   if (config.experts) check_experts(config, source);
   must.weights(config);
   must.positive("rms_norm_eps", config.eps);
+  must.positive("initializer_range", config.initializer_range);
+  require(!config.padding_row || (*config.padding_row >= 0 && *config.padding_row < config.vocab),
+          source + ": pad_token_id must be from 0 to vocab_size, " + std::to_string(config.vocab));
   check_rope(config, source);
   const auto for_each_layer = [&](const char* name, const std::vector<bool>& flags) {
     require(flags.empty() || std::ssize(flags) == config.layers,
@@ -132,12 +155,23 @@ Architecture of_family(const FamilyMember& member) {
   return {member.name, member.model_type, read, write, has, check};
 }
 
+double initializer_range_of(const Settings& settings) {
+  const double range = settings.number("initializer_range", 0.02);
+  if (!(range >= 0)) settings.refuse("initializer_range", "must be a positive number");
+  return range == 0 ? 0.02 : range;
+}
+
 int64_t window_of(const Settings& settings, int64_t otherwise) {
   if (settings.is_null("sliding_window")) return 0;
   const int64_t window = settings.whole("sliding_window", otherwise);
   if (settings.find("sliding_window") != nullptr && (window < 1 || window > INT32_MAX))
     settings.refuse("sliding_window", "must be from 1 to 2147483647, or null for none");
   return window;
+}
+
+int64_t optional_window_of(const Settings& settings, int64_t otherwise) {
+  settings.pass_over({"sliding_window"});
+  return settings.flag("use_sliding_window", false) ? window_of(settings, otherwise) : 0;
 }
 
 void read_windows(const Settings& settings, LlamaConfig& config, int64_t window,

@@ -44,7 +44,9 @@ void read_gemma3(const Settings& settings, LlamaConfig& config) {
     settings.refuse("attn_logit_softcapping", "scores of Gemma 3 have no cap (leave it out)");
   read_gemma(settings, config, 0, 0);
   config.query_key_norm = QueryKeyNorm::head;
-  const int64_t pattern = settings.whole("sliding_window_pattern", 6);
+  // transformers 4 has the first name, 5 the second.
+  const int64_t pattern =
+      settings.whole("sliding_window_pattern", settings.whole("_sliding_window_pattern", 6));
   if (pattern < 1) settings.refuse("sliding_window_pattern", "must be at least 1");
   read_windows(settings, config, window_of(settings, 4096),
                [&](int64_t i) { return (i + 1) % pattern != 0; });
@@ -71,6 +73,7 @@ Architecture gemma2() {
                     .defaults = {.max_positions = 8192,
                                  .tied = true,
                                  .kv_heads_as_heads = false,
+                                 .padding = 0,
                                  .head_dim = 256},
                     .biases = Biases::attention,
                     .is_silu = false,
@@ -86,6 +89,7 @@ Architecture gemma3() {
                                  .max_positions = 131072,
                                  .tied = true,
                                  .kv_heads_as_heads = false,
+                                 .padding = 0,
                                  .head_dim = 256},
                     .biases = Biases::attention,
                     .is_silu = false,

@@ -14,7 +14,8 @@ Gpt2Config read_gpt2(const Settings& settings) {
     settings.refuse("activation_function",
                     "only 'gelu', 'gelu_new' and 'gelu_pytorch_tanh' are supported");
   }
-  settings.must_be("tie_word_embeddings", true, "the head's weight is the embedding's");
+  config.tied = settings.flag("tie_word_embeddings", true);
+  config.initializer_range = initializer_range_of(settings);
   settings.must_be("scale_attn_weights", true, "scores are divided by the root of the head size");
   settings.must_be("scale_attn_by_inverse_layer_idx", false, "all layers scale alike");
   settings.must_be("add_cross_attention", false, "there is no encoder");
@@ -45,7 +46,9 @@ nlohmann::ordered_json write_gpt2(const Gpt2Config& config) {
       {"attn_pdrop", 0.0},
       {"embd_pdrop", 0.0},
       {"resid_pdrop", 0.0},
-      {"tie_word_embeddings", true},
+      {"initializer_range", config.initializer_range},
+      {"tie_word_embeddings", config.tied},
+      {"pad_token_id", nullptr},
   };
 }
 
@@ -64,6 +67,7 @@ void check_gpt2(const Gpt2Config& config, const std::string& source) {
   must.product("n_embd * 3", 3 * config.hidden, "n_embd", config.hidden);
   must.weights(config);
   must.positive("layer_norm_epsilon", config.eps);
+  must.positive("initializer_range", config.initializer_range);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // GPTNeoXForCausalLM's config.json (Pythia).
 #include "io/architecture.h"
 #include "io/config_checker.h"
+#include "io/config_rope.h"
 
 namespace coda::io {
 namespace {
@@ -40,6 +41,7 @@ GptNeoxConfig read_gpt_neox(const Settings& settings) {
   config.eps = settings.number("layer_norm_eps", 1e-5);
   config.parallel = settings.flag("use_parallel_residual", true);
   config.attention_bias = settings.flag("attention_bias", true);
+  config.initializer_range = initializer_range_of(settings);
   config.tied = settings.flag("tie_word_embeddings", false);
   const std::string activation = settings.word("hidden_act", "gelu");
   config.exact_gelu = activation == "gelu";
@@ -50,11 +52,6 @@ GptNeoxConfig read_gpt_neox(const Settings& settings) {
 }
 
 ordered_json write_gpt_neox(const GptNeoxConfig& config) {
-  // Readers multiply and cut to a whole number.
-  const double head = static_cast<double>(config.hidden / config.heads);
-  double share = static_cast<double>(config.rotary_dim) / head;
-  if (static_cast<int64_t>(head * share) != config.rotary_dim)
-    share = (static_cast<double>(config.rotary_dim) + 0.5) / head;
   return {{"vocab_size", config.vocab},
           {"hidden_size", config.hidden},
           {"intermediate_size", config.mlp},
@@ -63,12 +60,14 @@ ordered_json write_gpt_neox(const GptNeoxConfig& config) {
           {"hidden_act", config.exact_gelu ? "gelu" : "gelu_new"},
           {"max_position_embeddings", config.max_positions},
           {"layer_norm_eps", config.eps},
-          {"rotary_pct", share},
+          {"rotary_pct", rotary_share(config.rotary_dim, config.hidden / config.heads)},
           {"rotary_emb_base", config.rope_theta},
           {"use_parallel_residual", config.parallel},
           {"attention_bias", config.attention_bias},
           {"attention_dropout", 0.0},
           {"hidden_dropout", 0.0},
+          {"initializer_range", config.initializer_range},
+          {"pad_token_id", nullptr},
           {"tie_word_embeddings", config.tied}};
 }
 
@@ -86,6 +85,7 @@ void check_gpt_neox(const GptNeoxConfig& config, const std::string& source) {
   must.product("hidden_size * 3", 3 * config.hidden, "hidden_size", config.hidden);
   must.weights(config);
   must.positive("layer_norm_eps", config.eps);
+  must.positive("initializer_range", config.initializer_range);
   must.positive("rotary_emb_base", config.rope_theta);
   const int64_t head = config.hidden / config.heads;
   require(head % 2 == 0 && config.rotary_dim >= 2 && config.rotary_dim <= head &&

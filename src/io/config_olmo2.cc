@@ -7,7 +7,7 @@ namespace coda::io {
 Architecture olmo2() {
   return of_family({.name = "Olmo2ForCausalLM",
                     .model_type = "olmo2",
-                    .defaults = {.eps = 1e-5},
+                    .defaults = {.eps = 1e-5, .padding = 1},
                     .biases = Biases::attention,
                     .read = [](const Settings&, LlamaConfig& config) {
                       config.norms = NormPlace::after;

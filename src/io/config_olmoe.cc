@@ -9,7 +9,7 @@ namespace coda::io {
 Architecture olmoe() {
   return of_family({.name = "OlmoeForCausalLM",
                     .model_type = "olmoe",
-                    .defaults = {.eps = 1e-5, .max_positions = 4096},
+                    .defaults = {.eps = 1e-5, .max_positions = 4096, .padding = 1},
                     .biases = Biases::attention,
                     .read =
                         [](const Settings& settings, LlamaConfig& config) {

@@ -12,6 +12,7 @@ void read_phi3(const Settings& settings, LlamaConfig& config) {
       throw Error(settings.source() + ": Phi-3 has RoPE of type 'default' or 'longrope' only");
     settings.whole("original_max_position_embeddings");  // which transformers reads here only
   }
+  settings.pass_over({"original_max_position_embeddings"});
   config.joined = true;
   config.window = window_of(settings, 0);
 }
@@ -31,7 +32,7 @@ void write_phi3(const LlamaConfig& config, nlohmann::ordered_json& json) {
 Architecture phi3() {
   return of_family({.name = "Phi3ForCausalLM",
                     .model_type = "phi3",
-                    .defaults = {.eps = 1e-5, .max_positions = 4096},
+                    .defaults = {.eps = 1e-5, .max_positions = 4096, .padding = 32000, .rotary_part = RotaryPart::any},
                     .read = read_phi3,
                     .write = write_phi3});
 }

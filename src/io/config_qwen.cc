@@ -7,7 +7,7 @@ namespace coda::io {
 namespace {
 
 void read_upper_window(const Settings& settings, LlamaConfig& config) {
-  const int64_t window = settings.flag("use_sliding_window", false) ? window_of(settings, 4096) : 0;
+  const int64_t window = optional_window_of(settings, 4096);
   const int64_t first = settings.whole("max_window_layers", 28);
   read_windows(settings, config, window, [&](int64_t i) { return window != 0 && i >= first; });
 }

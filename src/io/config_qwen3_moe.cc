@@ -31,7 +31,7 @@ std::vector<bool> layers_with_experts(const Settings& settings, int64_t layers) 
 
 void read_qwen3_moe(const Settings& settings, LlamaConfig& config) {
   config.query_key_norm = QueryKeyNorm::head;
-  config.window = settings.flag("use_sliding_window", false) ? window_of(settings, 4096) : 0;
+  config.window = optional_window_of(settings, 4096);
   config.experts = read_experts(settings, 128, 8);
   config.experts->mlp = settings.whole("moe_intermediate_size", 768);
   config.experts->normalised = settings.flag("norm_topk_prob", false);

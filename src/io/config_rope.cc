@@ -149,23 +149,33 @@ void check_scaling(const ConfigChecker& must, const LongRopeScaling& scaling,
   must.size("rope original_max_position_embeddings", scaling.original_max_positions);
   must.positive("rope attention_factor", scaling.attention_factor);
   const auto check_list = [&](const char* name, const std::vector<double>& list) {
-    require(std::ssize(list) == config.head_dim / 2,
+    const int64_t turning = config.rotary_dim == 0 ? config.head_dim : config.rotary_dim;
+    require(std::ssize(list) == turning / 2,
             must.source + ": " + name + " has " + std::to_string(list.size()) +
-                " numbers, but heads of " + std::to_string(config.head_dim) + " channels need " +
-                std::to_string(config.head_dim / 2));
+                " numbers, but heads of which " + std::to_string(turning) + " channels turn need " +
+                std::to_string(turning / 2));
     for (const double factor : list) must.positive(name, factor);
   };
   check_list("rope short_factor", scaling.short_factors);
   check_list("rope long_factor", scaling.long_factors);
 }
 
-void require_whole_heads(const Settings& settings) {
-  if (settings.number("partial_rotary_factor", 1.0) != 1.0)
-    settings.refuse("partial_rotary_factor", "only 1 is supported (all channels of a head turn)");
+// Which channels of a head turn: the first of them where the architecture has that, else all.
+void read_share(const Settings& settings, LlamaConfig& config, RotaryPart part) {
+  const char* name = "partial_rotary_factor";
+  const double share = settings.number(name, 1.0);
+  if (settings.find(name) == nullptr) return;
+  if (part == RotaryPart::whole && share != 1.0)
+    settings.refuse(name, "only 1 is supported for " + config.architecture +
+                              " (all channels of a head turn)");
+  if (!(share > 0 && share <= 1)) settings.refuse(name, "must be above 0 and at most 1");
+  const auto turning = static_cast<int64_t>(static_cast<double>(config.head_dim) * share);
+  config.rotary_dim = turning == config.head_dim ? 0 : turning;
 }
 
 // One object, rope_parameters or rope_scaling; `settings` is what it stands in.
-void read_object(const Settings& settings, const Settings& rope, LlamaConfig& config) {
+void read_object(const Settings& settings, const Settings& rope, LlamaConfig& config,
+                 RotaryPart part) {
   const double theta = rope.number("rope_theta", config.rope_theta);
   if (settings.find("rope_theta") != nullptr && theta != config.rope_theta) {
     rope.refuse("rope_theta", "rope_theta outside it is " +
@@ -173,7 +183,7 @@ void read_object(const Settings& settings, const Settings& rope, LlamaConfig& co
                                   " (remove one of the two)");
   }
   config.rope_theta = theta;
-  require_whole_heads(rope);
+  read_share(rope, config, part);
   const char* type_name = rope.find("rope_type") != nullptr ? "rope_type" : "type";
   const std::string type = rope.word(type_name, "default");
   if (type == "default") return;
@@ -201,13 +211,14 @@ void read_kinds(const Settings& settings, const Settings& rope, LlamaConfig& con
       rope.refuse(name, "it must be given in 'full_attention' and 'sliding_attention'");
   }
   if (const nlohmann::json* full = rope.find("full_attention"))
-    read_object(settings, Settings(*full, rope.source() + ": full_attention"), config);
+    read_object(settings, Settings(*full, rope.source() + ": full_attention"), config,
+                RotaryPart::whole);
   if (const nlohmann::json* sliding = rope.find("sliding_attention")) {
     const Settings local(*sliding, rope.source() + ": sliding_attention");
     config.window_rope_theta = local.number("rope_theta", config.window_rope_theta);
     if (local.word("rope_type", "default") != "default")
       local.refuse("rope_type", "only 'default' is supported in layers with the window");
-    require_whole_heads(local);
+    read_share(local, config, RotaryPart::whole);
   }
 }
 
@@ -217,8 +228,8 @@ void read_kinds(const Settings& settings, const Settings& rope, LlamaConfig& con
 // rest ("type" is an older name of "rope_type"). Where layers with the window have a base of their
 // own, 5 has one such object for each kind of layers, 4 has rope_local_base_freq.
 void read_rope(const Settings& settings, LlamaConfig& config, double theta_otherwise,
-               double window_theta_otherwise) {
-  require_whole_heads(settings);
+               double window_theta_otherwise, RotaryPart part) {
+  read_share(settings, config, part);
   const nlohmann::json* parameters = settings.find("rope_parameters");
   const nlohmann::json* scaling = settings.find("rope_scaling");
   if (parameters != nullptr && scaling != nullptr) {
@@ -236,7 +247,7 @@ void read_rope(const Settings& settings, LlamaConfig& config, double theta_other
   if (by_kind && parameters != nullptr) {
     read_kinds(settings, rope, config);
   } else {
-    read_object(settings, rope, config);
+    read_object(settings, rope, config, part);
   }
 }
 
@@ -247,6 +258,14 @@ void write_rope(const LlamaConfig& config, nlohmann::ordered_json& json) {
   if (config.rope_scaling)
     json["rope_scaling"] =
         std::visit([](const auto& scaling) { return json_of(scaling); }, *config.rope_scaling);
+  if (config.rotary_dim != 0) json["partial_rotary_factor"] = rotary_share(config.rotary_dim, config.head_dim);
+}
+
+double rotary_share(int64_t rotary_dim, int64_t head_dim) {
+  const auto head = static_cast<double>(head_dim);
+  const double share = static_cast<double>(rotary_dim) / head;
+  const bool is_exact = static_cast<int64_t>(head * share) == rotary_dim;
+  return is_exact ? share : (static_cast<double>(rotary_dim) + 0.5) / head;
 }
 
 void check_rope(const LlamaConfig& config, const std::string& source) {
@@ -254,6 +273,12 @@ void check_rope(const LlamaConfig& config, const std::string& source) {
   must.positive("rope_theta", config.rope_theta);
   if (config.window_rope_theta != 0)
     must.positive("rope_local_base_freq", config.window_rope_theta);
+  require(config.rotary_dim == 0 || (config.joined && config.rotary_dim >= 2 &&
+                                     config.rotary_dim <= config.head_dim &&
+                                     config.rotary_dim % 2 == 0),
+          source + ": partial_rotary_factor turns " + std::to_string(config.rotary_dim) +
+              " of a head's " + std::to_string(config.head_dim) +
+              " channels, but it must be an even number of them, and of Phi-3");
   if (config.rope_scaling)
     std::visit([&](const auto& scaling) { check_scaling(must, scaling, config); },
                *config.rope_scaling);

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/file_error.h"
 #include "coda/error.h"
@@ -14,7 +17,8 @@
 
 namespace coda::io {
 
-// The settings of one JSON object, read by name. A setting that is null counts as absent.
+// The settings of one JSON object, read by name. A setting that is null counts as absent. It keeps
+// which names were asked for, so that what nobody asked for is noticed.
 class Settings {
  public:
   Settings(const nlohmann::json& object, std::string source)
@@ -27,12 +31,14 @@ class Settings {
   const std::string& source() const { return source_; }
 
   const nlohmann::json* find(const char* name) const {
+    asked_.insert(name);
     const auto found = object_.find(name);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
 
   // Given, but as null: for a setting whose default is not null.
   bool is_null(const char* name) const {
+    asked_.insert(name);
     const auto found = object_.find(name);
     return found != object_.end() && found->is_null();
   }
@@ -82,9 +88,23 @@ class Settings {
     }
   }
 
+  // These have no effect beside what was read.
+  void pass_over(std::initializer_list<const char*> names) const {
+    asked_.insert(names.begin(), names.end());
+  }
+
+  // Names of the object that were not asked for.
+  std::vector<std::string> others() const {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object_.items())
+      if (!asked_.contains(name)) names.push_back(name);
+    return names;
+  }
+
  private:
   const nlohmann::json& object_;
   std::string source_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
 
 }  // namespace coda::io

@@ -33,7 +33,7 @@ std::vector<bool> rotated_layers(const Settings& settings, int64_t layers) {
 
 void read_smollm3(const Settings& settings, LlamaConfig& config) {
   config.rotated = rotated_layers(settings, config.layers);
-  const int64_t window = settings.flag("use_sliding_window", false) ? window_of(settings, 0) : 0;
+  const int64_t window = optional_window_of(settings, 0);
   read_windows(settings, config, window, [&](int64_t i) {
     return window != 0 && !config.rotated.empty() && !config.rotated[static_cast<size_t>(i)];
   });
@@ -55,7 +55,7 @@ Architecture smollm3() {
                     .defaults = {.theta = 2000000,
                                  .max_positions = 32768,
                                  .tied = true,
-                                 .kv_heads_as_heads = false},
+                                 .kv_heads_as_heads = false, .padding = 128004},
                     .biases = Biases::attention_and_mlp,
                     .read = read_smollm3,
                     .write = write_smollm3});

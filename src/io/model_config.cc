@@ -27,13 +27,12 @@ const char* torch_name(DType type) {
 
 std::string model_config_text(const ModelConfig& config, DType weights) {
   check_model_config(config, "model config");
-  // torch_dtype is transformers 4's name; 5 reads it too. Token ids are null: with none given, both
-  // would assume ids of a tokenizer that these weights may not have.
+  // torch_dtype is transformers 4's name; 5 reads it too. Other token ids than that of padding are
+  // null: with none given, both would assume ids of a tokenizer that these weights may not have.
   const Architecture& architecture = architecture_of(config);
   ordered_json json = {{"architectures", {architecture.name}},
                        {"model_type", architecture.model_type}};
   json.update(architecture.write(config));
-  json["pad_token_id"] = nullptr;
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;
   json["torch_dtype"] = torch_name(weights);
@@ -45,8 +44,13 @@ std::string model_config_text(const ModelConfig& config, DType weights) {
   return text;
 }
 
-std::string config_with_weights_type(std::string_view text, DType weights) {
+std::string config_with_weights(std::string_view text, const ModelConfig& config, DType weights) {
   ordered_json json = ordered_json::parse(text);
+  const bool tied = std::visit([](const auto& model) { return model.tied; }, config);
+  const auto is_tied = [](const ModelConfig& of) {
+    return std::visit([](const auto& model) { return model.tied; }, of);
+  };
+  if (is_tied(parse_model_config(text, "config.json")) != tied) json["tie_word_embeddings"] = tied;
   // transformers 5 writes dtype, 4 torch_dtype.
   json[json.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(weights);
   return json.dump(2) + "\n";

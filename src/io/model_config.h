@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json of Hugging Face checkpoints, as transformers 4 (rope_theta, rope_scaling) and 5
 // (rope_parameters) write it, to and from our plain configs. What a config asks for is either done
-// or refused with one line: nothing that changes the mathematics is ignored. (Dropout is: a
-// config's rates are for training elsewhere, and ours has none.)
+// or refused with one line: nothing that changes the mathematics is ignored. (Dropout is: there is
+// none here, and who trains is told.)
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coda/dtype.h"
 #include "coda/model_config.h"
 
 namespace coda::io {
 
-// Reads config.json of a checkpoint folder. Throws Error naming the file, the setting, its value
-// and what is supported.
+// Reads config.json of a checkpoint folder. Where it ties the head and the folder's weights have
+// another one beside the embedding, the config is not tied, as transformers has it. Throws Error
+// naming the file, the setting, its value and what is supported.
 ModelConfig read_model_config(const std::filesystem::path& folder);
+
+// What a config.json says, as it stands, and what it has besides.
+struct ReadConfig {
+  ModelConfig config;
+  std::vector<std::string> unknown{};   // settings that nobody knows
+  std::vector<std::string> dropouts{};  // "attn_pdrop 0.1"
+};
+ReadConfig read_config(const std::filesystem::path& folder);
+ReadConfig read_config(std::string_view text, const std::string& source);
 
 // The same from text; `source` is what messages call it.
 ModelConfig parse_model_config(std::string_view text, const std::string& source);
@@ -25,7 +36,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& source)
 // weights (f32, bf16, f16). parse_model_config of it gives `config` again.
 std::string model_config_text(const ModelConfig& config, DType weights);
 
-// The config.json `text`, which parse_model_config took, with another type of stored weights.
-std::string config_with_weights_type(std::string_view text, DType weights);
+// The config.json `text`, which parse_model_config took, with the type of stored weights, and with
+// whether the head is tied, as they are now.
+std::string config_with_weights(std::string_view text, const ModelConfig& config, DType weights);
 
 }  // namespace coda::io

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weights of a Hugging Face folder: one file, or shards listed by an index. The index is
 // checked against the shards: all of them exist, each name is in the shard that the index gives,
-// and no name is in two.
+// and no name is in two. Names are those of the plain model, also where a wrapper of it was saved.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -75,17 +76,77 @@ StoredTensors open_shards(const fs::path& folder, const fs::path& index_path) {
   return result;
 }
 
+// A parameter's name without what wrappers put into it: torch.compile, FSDP and checkpointing
+// anywhere, data parallel and PEFT in front.
+std::string unwrapped(std::string name) {
+  for (const std::string_view part : {"_orig_mod.", "_fsdp_wrapped_module.",
+                                      "_checkpoint_wrapped_module.", "_forward_module."}) {
+    size_t at = 0;
+    while ((at = name.find(part, at)) != std::string::npos) {
+      const bool is_component = at == 0 || name[at - 1] == '.';
+      if (is_component) name.erase(at, part.size());
+      at += is_component ? 0 : 1;
+    }
+  }
+  for (const std::string_view prefix : {"module.", "base_model.model."})
+    while (name.starts_with(prefix)) name.erase(0, prefix.size());
+  return name;
+}
+
+StoredTensors without_wrappers(StoredTensors stored) {
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+  for (auto& [name, tensor] : stored.tensors) {
+    require(name.find(".lora_A.") == std::string::npos,
+            stored.source + ": tensor " + in_quotes(name) +
+                " is of a LoRA adapter: merge it into the weights first (PEFT: "
+                "merge_and_unload() of the model, then save_pretrained())");
+    const auto [place, is_new] = tensors.try_emplace(unwrapped(name), std::move(tensor));
+    require(is_new, stored.source + ": tensors " + in_quotes(place->second.name) + " and " +
+                        in_quotes(name) + " are both " + in_quotes(place->first) +
+                        " of the model (remove one of the two)");
+  }
+  stored.tensors = std::move(tensors);
+  return stored;
+}
+
+bool have_same_values(const StoredTensor& a, const StoredTensor& b) {
+  if (a.shape != b.shape) return false;
+  if (a.type == b.type) return std::ranges::equal(a.bytes, b.bytes);
+  std::vector<float> values_a(static_cast<size_t>(a.count())), values_b(values_a.size());
+  read_floats(a, a.shape, values_a);
+  read_floats(b, b.shape, values_b);
+  return values_a == values_b;
+}
+
 }  // namespace
 
 StoredTensors open_model_weights(const fs::path& folder) {
   const fs::path file = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
   std::error_code ignored;
-  if (fs::exists(file, ignored)) return open_safetensors(file);
-  if (fs::exists(index, ignored)) return open_shards(folder, index);
+  if (fs::exists(file, ignored)) return without_wrappers(open_safetensors(file));
+  if (fs::exists(index, ignored)) return without_wrappers(open_shards(folder, index));
   throw Error("cannot read weights from " + printable(folder) +
               ": it has neither model.safetensors nor model.safetensors.index.json (give the "
               "folder of a Hugging Face checkpoint)");
+}
+
+bool has_head_of_its_own(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder / "model.safetensors", ignored) &&
+      !fs::exists(folder / "model.safetensors.index.json", ignored))
+    return false;
+  const StoredTensors stored = open_model_weights(folder);
+  const auto first = [&](std::initializer_list<const char*> names) -> const StoredTensor* {
+    for (const char* name : names)
+      if (const StoredTensor* tensor = stored.find(name)) return tensor;
+    return nullptr;
+  };
+  const StoredTensor* head = first({"lm_head.weight", "embed_out.weight"});
+  const StoredTensor* embedding =
+      first({"model.embed_tokens.weight", "embed_tokens.weight", "transformer.wte.weight",
+             "wte.weight", "gpt_neox.embed_in.weight", "embed_in.weight"});
+  return head != nullptr && embedding != nullptr && !have_same_values(*head, *embedding);
 }
 
 }  // namespace coda::io

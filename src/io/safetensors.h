@@ -71,7 +71,14 @@ StoredTensors open_safetensors(const std::filesystem::path& file);
 
 // A model's weights in a Hugging Face folder: model.safetensors, or else the shards that
 // model.safetensors.index.json lists.
+//
+// Names that a wrapper of the model has left in all of them (torch.compile's _orig_mod., module. of
+// data parallel, FSDP's, PEFT's base_model.model.) are taken without.
 StoredTensors open_model_weights(const std::filesystem::path& folder);
+
+// Whether the folder's weights have a head and an embedding, and the two differ. false without
+// weights.
+bool has_head_of_its_own(const std::filesystem::path& folder);
 
 // The tensors of a file's bytes, which must outlive them. `source` is what messages call the file.
 StoredTensors parse_safetensors(std::span<const std::byte> bytes, const std::string& source);

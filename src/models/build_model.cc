@@ -40,6 +40,11 @@ int64_t longest_sequence_of(const ModelConfig& config) {
   return std::visit([](const auto& model) { return longest_sequence(model); }, config);
 }
 
+int64_t rope_length_of(const ModelConfig& config, int64_t length) {
+  const auto* llama = std::get_if<LlamaConfig>(&config);
+  return llama == nullptr ? 1 : rope_length(*llama, length);
+}
+
 int64_t expert_choices_of(const ModelConfig& config) {
   const auto* llama = std::get_if<LlamaConfig>(&config);
   return llama == nullptr ? 0 : expert_choices(*llama);

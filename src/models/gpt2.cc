@@ -15,15 +15,15 @@ Value norm(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value 
 
 // x · weight[in, out] + bias.
 Value conv(ModelBuilder& m, const std::string& name, Value x, int64_t in, int64_t out,
-           double deviation = 0.02) {
-  const Value weight = m.matrix(name + ".weight", in, out, deviation);
+           double scale = 1) {
+  const Value weight = m.matrix(name + ".weight", in, out, scale);
   return conv1d(x, weight) + m.vector(name + ".bias", out, 0);
 }
 
 Value layer(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value x) {
   const int64_t d = c.hidden;
   // What is added to the residual stream starts smaller, as in the original.
-  const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(c.layers));
+  const double residual = 1 / std::sqrt(2.0 * static_cast<double>(c.layers));
   const Value qkv = conv(m, name + "attn.c_attn", norm(m, c, name + "ln_1", x), d, 3 * d);
   const Value y =
       attention(slice_columns(qkv, 0, d), slice_columns(qkv, d, d), slice_columns(qkv, 2 * d, d),
@@ -37,23 +37,28 @@ Value layer(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value
 }  // namespace
 
 std::unique_ptr<ModelGraph> build(const Gpt2Config& config, const ModelOptions& options) {
-  ModelBuilder m(options, config.vocab);
-  const Value tokens = m.matrix("transformer.wte.weight", config.vocab, config.hidden);
+  ModelBuilder m(options, config.vocab, config.initializer_range);
+  const Embedding tokens = m.embed("transformer.wte.weight", config.hidden);
   const Value places = m.matrix("transformer.wpe.weight", config.positions, config.hidden);
-  Value x = embedding(tokens, m.model().ids) + embedding(places, m.model().positions);
+  Value x = tokens.rows + embedding(places, m.model().positions);
   for (int64_t i = 0; i < config.layers; ++i) {
     x = layer(m, config, "transformer.h." + std::to_string(i) + ".", x);
   }
-  return m.finish(linear(norm(m, config, "transformer.ln_f", x), tokens));
+  const Value h = norm(m, config, "transformer.ln_f", x);
+  return m.finish(linear(h, config.tied ? tokens.table
+                                        : m.matrix("lm_head.weight", config.vocab, config.hidden)));
 }
 
 int64_t parameter_count(const Gpt2Config& c) {
   const int64_t matrices = (4 * c.hidden + 2 * c.mlp) * c.hidden;
   const int64_t vectors = 9 * c.hidden + c.mlp;  // two norms, four biases
-  return c.layers * (matrices + vectors) + (c.vocab + c.positions + 2) * c.hidden;
+  return c.layers * (matrices + vectors) +
+         ((c.tied ? 1 : 2) * c.vocab + c.positions + 2) * c.hidden;
 }
 
-int64_t unused_by_a_token(const Gpt2Config& c) { return c.positions * c.hidden; }
+int64_t unused_by_a_token(const Gpt2Config& c) {
+  return (c.positions + (c.tied ? 0 : c.vocab)) * c.hidden;
+}
 
 int64_t attention_columns(const Gpt2Config& c) { return c.hidden; }
 

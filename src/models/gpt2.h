@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT2LMHeadModel as a graph: LayerNorm and biases everywhere, learned positions, GELU (tanh form),
-// Conv1D weights [in, out] with q, k and v side by side in one product, a head tied to the
-// embedding.
+// Conv1D weights [in, out] with q, k and v side by side in one product, a head that
+// is tied to the embedding or has a weight of its own.
 #pragma once
 
 #include <memory>

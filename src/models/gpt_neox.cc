@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One weight makes q, k and v of each head beside one another, and RoPE turns only the first
 // channels of a head. So the rows of that weight are gathered in another order before its product:
-// all q, all k, all v, and the channels of q and k so that those which turn are halves of pairs
-// like all others, whose angle is 0. Scores do not depend on the order of channels.
+// all q, all k, all v, and the channels of q and k as rope_layout.h has them.
 #include "models/gpt_neox.h"
 
 #include <cmath>
 
 #include "coda/error.h"
 #include "models/model_builder.h"
+#include "models/rope_layout.h"
 
 namespace coda {
 namespace {
@@ -17,7 +17,12 @@ class NeoxLayers {
  public:
   NeoxLayers(ModelBuilder& m, const GptNeoxConfig& config, int64_t positions)
       : m_(m), c_(config), head_dim_(config.hidden / config.heads) {
-    rope_ = rope_tables(positions);
+    RopeAngles angles;
+    for (int64_t pair = 0; pair < c_.rotary_dim / 2; ++pair) {
+      const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(c_.rotary_dim);
+      angles.steps.push_back(std::pow(c_.rope_theta, power));
+    }
+    rope_ = rope_tables(m_, "rope.", angles, positions, head_dim_);
     order_ = m_.indices("attention.order", row_order());
   }
 
@@ -35,42 +40,18 @@ class NeoxLayers {
   }
 
  private:
-  int64_t turning() const { return c_.rotary_dim; }
-
-  // Angles of the pairs that turn, and 0 for the others of a head.
-  RopeTables rope_tables(int64_t positions) {
-    std::vector<float> cos;
-    std::vector<float> sin;
-    for (int64_t p = 0; p < positions; ++p) {
-      for (int64_t pair = 0; pair < head_dim_ / 2; ++pair) {
-        const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(turning());
-        const double step = pair < turning() / 2 ? std::pow(c_.rope_theta, power) : 0;
-        cos.push_back(static_cast<float>(std::cos(static_cast<double>(p) * step)));
-        sin.push_back(static_cast<float>(std::sin(static_cast<double>(p) * step)));
-      }
-    }
-    return {m_.table("rope.cos", positions, head_dim_ / 2, std::move(cos)),
-            m_.table("rope.sin", positions, head_dim_ / 2, std::move(sin)), m_.model().positions};
-  }
-
   // Rows of query_key_value in the order in which they are multiplied: its own is, of each head,
   // q, k and v.
   std::vector<int32_t> row_order() const {
-    const int64_t half = turning() / 2, still = (head_dim_ - turning()) / 2;
     std::vector<int32_t> order;
     for (int64_t part = 0; part < 3; ++part) {
       for (int64_t head = 0; head < c_.heads; ++head) {
         const int64_t first = (3 * head + part) * head_dim_;
-        const auto add = [&](int64_t from, int64_t count) {
-          for (int64_t i = 0; i < count; ++i)
-            order.push_back(static_cast<int32_t>(first + from + i));
-        };
         if (part == 2) {
-          add(0, head_dim_);
-          continue;
+          add_rows(first, head_dim_, order);
+        } else {
+          add_turning_head(first, head_dim_, c_.rotary_dim, order);
         }
-        add(0, half), add(turning(), still);
-        add(half, half), add(turning() + still, still);
       }
     }
     return order;
@@ -114,15 +95,15 @@ class NeoxLayers {
 
 std::unique_ptr<ModelGraph> build(const GptNeoxConfig& config, const ModelOptions& options) {
   require_positions(options);
-  ModelBuilder m(options, config.vocab);
-  const Value tokens = m.matrix("gpt_neox.embed_in.weight", config.vocab, config.hidden);
+  ModelBuilder m(options, config.vocab, config.initializer_range);
+  const Embedding tokens = m.embed("gpt_neox.embed_in.weight", config.hidden);
   NeoxLayers layers(m, config, options.positions);
-  Value x = embedding(tokens, m.model().ids);
+  Value x = tokens.rows;
   for (int64_t i = 0; i < config.layers; ++i)
     x = layers.layer("gpt_neox.layers." + std::to_string(i) + ".", x);
   const Value h = layers.norm("gpt_neox.final_layer_norm", x);
   return m.finish(
-      linear(h, config.tied ? tokens : m.matrix("embed_out.weight", config.vocab, config.hidden)));
+      linear(h, config.tied ? tokens.table : m.matrix("embed_out.weight", config.vocab, config.hidden)));
 }
 
 int64_t parameter_count(const GptNeoxConfig& c) {

@@ -10,6 +10,7 @@
 #include "models/experts.h"
 #include "models/model_builder.h"
 #include "models/rope_angles.h"
+#include "models/rope_layout.h"
 
 namespace coda {
 namespace {
@@ -32,12 +33,17 @@ std::string title_of(const LlamaConfig& c) {
 // The parts of one model's layers, over its builder.
 class Layers {
  public:
-  Layers(ModelBuilder& m, const LlamaConfig& config, int64_t positions) : m_(m), c_(config) {
+  Layers(ModelBuilder& m, const LlamaConfig& config, const ModelOptions& options)
+      : m_(m), c_(config) {
+    const int64_t length = options.length == 0 ? options.positions : options.length;
     for (size_t i = 0; i < static_cast<size_t>(c_.layers); ++i) {
       if (!rotates(i)) continue;
       RopeTables& tables = tables_[has_own_base(i)];
-      if (tables.cos.graph == nullptr) tables = rope_tables(positions, has_own_base(i));
+      if (tables.cos.graph != nullptr) continue;
+      tables = rope_tables(m, has_own_base(i) ? "rope.window_" : "rope.",
+                           rope_angles(c_, length, has_own_base(i)), options.positions, c_.head_dim);
     }
+    if (turning_channels(c_) != c_.head_dim) order_ = m.indices("attention.order", row_order());
   }
 
   Value norm(const std::string& name, Value x) {
@@ -70,28 +76,30 @@ class Layers {
   }
   bool has_own_base(size_t layer) const { return has_window(layer) && c_.window_rope_theta != 0; }
 
-  RopeTables rope_tables(int64_t positions, bool own_base) {
-    const RopeAngles angles = rope_angles(c_, positions, own_base);
-    const std::string name = own_base ? "rope.window_" : "rope.";
-    std::vector<float> cos;
-    std::vector<float> sin;
-    cos.reserve(static_cast<size_t>(positions) * angles.steps.size());
-    sin.reserve(cos.capacity());
-    for (int64_t p = 0; p < positions; ++p) {
-      for (double step : angles.steps) {
-        cos.push_back(static_cast<float>(std::cos(static_cast<double>(p) * step) * angles.factor));
-        sin.push_back(static_cast<float>(std::sin(static_cast<double>(p) * step) * angles.factor));
-      }
-    }
-    const int64_t cols = c_.head_dim / 2;
-    return {m_.table(name + "cos", positions, cols, std::move(cos)),
-            m_.table(name + "sin", positions, cols, std::move(sin)), m_.model().positions};
-  }
-
   // x · weight[rows, columns of x]ᵀ + bias.
   Value product(const std::string& name, Value x, int64_t rows, int64_t cols, bool bias) {
     const Value y = linear(x, m_.matrix(name + ".weight", rows, cols));
     return bias ? y + m_.vector(name + ".bias", rows, 0) : y;
+  }
+
+  // Rows of qkv_proj where only a part of each head turns.
+  std::vector<int32_t> row_order() const {
+    std::vector<int32_t> order;
+    for (int64_t head = 0; head < c_.heads + c_.kv_heads; ++head)
+      add_turning_head(head * c_.head_dim, c_.head_dim, c_.rotary_dim, order);
+    add_rows(std::ssize(order), c_.kv_heads * c_.head_dim, order);
+    return order;
+  }
+
+  // q, k and v beside one another.
+  Value joined_product(const std::string& name, Value x, int64_t rows) {
+    Value weight = m_.matrix(name + ".weight", rows, c_.hidden);
+    const bool is_ordered = order_.graph != nullptr;
+    if (is_ordered) weight = embedding(weight, order_);
+    const Value y = linear(x, weight);
+    if (!c_.qkv_bias) return y;
+    const Value bias = m_.vector(name + ".bias", rows, 0);
+    return y + (is_ordered ? transpose(embedding(transpose(bias), order_)) : bias);
   }
 
   // Queries or keys: their norm, then their positions.
@@ -112,8 +120,7 @@ class Layers {
     const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
     Value q, k, v;
     if (c_.joined) {
-      const Value all =
-          product(name + "qkv_proj", x, q_width + 2 * kv_width, c_.hidden, c_.qkv_bias);
+      const Value all = joined_product(name + "qkv_proj", x, q_width + 2 * kv_width);
       q = slice_columns(all, 0, q_width);
       k = slice_columns(all, q_width, kv_width);
       v = slice_columns(all, q_width + kv_width, kv_width);
@@ -153,6 +160,7 @@ class Layers {
   ModelBuilder& m_;
   const LlamaConfig& c_;
   std::array<RopeTables, 2> tables_;  // of most layers, of those whose base is their own
+  Value order_{};                     // of rows of qkv_proj, where it is not their own
 };
 
 }  // namespace
@@ -191,6 +199,14 @@ int64_t longest_sequence(const LlamaConfig& config) {
   return static_cast<int64_t>(std::min(longest, 2147483647.0));
 }
 
+int64_t rope_length(const LlamaConfig& config, int64_t length) {
+  if (!config.rope_scaling) return 1;
+  if (const auto* s = std::get_if<LongRopeScaling>(&*config.rope_scaling))
+    return length > s->original_max_positions ? s->original_max_positions + 1 : 1;
+  const bool is_dynamic = std::holds_alternative<DynamicRopeScaling>(*config.rope_scaling);
+  return is_dynamic && length > config.max_positions ? length : 1;
+}
+
 std::string description(const LlamaConfig& c) {
   return title_of(c) + ", " + std::to_string(c.layers) + " layers, hidden " +
          std::to_string(c.hidden) + ", " + std::to_string(c.heads) + " heads of " +
@@ -201,15 +217,15 @@ std::string description(const LlamaConfig& c) {
 
 std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions& options) {
   require_positions(options);
-  ModelBuilder m(options, config.vocab);
-  const Value embeddings = m.matrix("model.embed_tokens.weight", config.vocab, config.hidden);
-  Layers layers(m, config, options.positions);
-  Value x = embedding(embeddings, m.model().ids);
+  ModelBuilder m(options, config.vocab, config.initializer_range);
+  const Embedding tokens = m.embed("model.embed_tokens.weight", config.hidden, config.padding_row);
+  Layers layers(m, config, options);
+  Value x = tokens.rows;
   if (config.scaled_embedding) x = x * std::sqrt(static_cast<double>(config.hidden));
   for (int64_t i = 0; i < config.layers; ++i) x = layers.layer(static_cast<size_t>(i), x);
   const Value h = layers.norm("model.norm", x);
   const Value head =
-      config.tied ? embeddings : m.matrix("lm_head.weight", config.vocab, config.hidden);
+      config.tied ? tokens.table : m.matrix("lm_head.weight", config.vocab, config.hidden);
   const Value logits = linear(h, head);
   return m.finish(config.logit_cap == 0 ? logits : soft_cap(logits, config.logit_cap));
 }

@@ -17,6 +17,7 @@ std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions&
 // The number of weights; sizes must have been checked.
 int64_t parameter_count(const LlamaConfig& config);
 int64_t longest_sequence(const LlamaConfig& config);
+int64_t rope_length(const LlamaConfig& config, int64_t length);  // as rope_length_of
 // Weights that a token is not multiplied by: of tables that are looked up only, and of experts that
 // it has not.
 int64_t unused_by_a_token(const LlamaConfig& config);

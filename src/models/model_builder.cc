@@ -11,8 +11,11 @@ void require_positions(const ModelOptions& options) {
               std::to_string(options.positions) + " positions leave the RoPE tables empty");
 }
 
-ModelBuilder::ModelBuilder(const ModelOptions& options, int64_t vocabulary)
-    : storage_(options.storage), expert_rows_(options.expert_rows) {
+ModelBuilder::ModelBuilder(const ModelOptions& options, int64_t vocabulary,
+                           double initializer_range)
+    : storage_(options.storage),
+      expert_rows_(options.expert_rows),
+      initializer_range_(initializer_range) {
   model_->vocabulary = vocabulary;
   model_->ids = model_->graph.table("ids", {"M", 1}, DType::i32);
   model_->targets = model_->graph.table("targets", {"M", 1}, DType::i32);
@@ -26,8 +29,15 @@ Value ModelBuilder::parameter(ModelParameter parameter, DType dtype) {
   return parameter.value;
 }
 
-Value ModelBuilder::matrix(const std::string& name, int64_t rows, int64_t cols, double deviation) {
-  return parameter({name, {rows, cols}, {}, true, 0, deviation}, storage_);
+Value ModelBuilder::matrix(const std::string& name, int64_t rows, int64_t cols, double scale) {
+  return parameter({name, {rows, cols}, {}, true, 0, scale * initializer_range_}, storage_);
+}
+
+Embedding ModelBuilder::embed(const std::string& name, int64_t cols,
+                              std::optional<int64_t> padding_row) {
+  const Value table = matrix(name, model_->vocabulary, cols);
+  model_->parameters.back().zero_row = padding_row;
+  return {table, embedding(table, model_->ids, padding_row)};
 }
 
 Value ModelBuilder::vector(const std::string& name, int64_t size, double value) {

@@ -14,12 +14,20 @@ namespace coda {
 // Throws Error for a model with RoPE of no positions.
 void require_positions(const ModelOptions& options);
 
+struct Embedding {
+  Value table;
+  Value rows;  // [M, cols]
+};
+
 class ModelBuilder {
  public:
-  ModelBuilder(const ModelOptions& options, int64_t vocabulary);
+  ModelBuilder(const ModelOptions& options, int64_t vocabulary, double initializer_range);
 
-  // A matrix that decays, normal(0, deviation).
-  Value matrix(const std::string& name, int64_t rows, int64_t cols, double deviation = 0.02);
+  // A matrix that decays, normal(0, scale * initializer_range).
+  Value matrix(const std::string& name, int64_t rows, int64_t cols, double scale = 1);
+  // The rows of a matrix [vocabulary, cols] of that name which the ids name. `padding_row` starts as
+  // 0, and has no gradient from here.
+  Embedding embed(const std::string& name, int64_t cols, std::optional<int64_t> padding_row = {});
   // A vector of `value`s, as [1, size]; fp32 and without decay.
   Value vector(const std::string& name, int64_t size, double value);
   Value table(const std::string& name, int64_t rows, int64_t cols, std::vector<float> values);
@@ -41,6 +49,7 @@ class ModelBuilder {
   std::unique_ptr<ModelGraph> model_ = std::make_unique<ModelGraph>();
   DType storage_;
   int64_t expert_rows_;
+  double initializer_range_;
 };
 
 }  // namespace coda

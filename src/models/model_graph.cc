@@ -24,6 +24,10 @@ void initialize(const ModelParameter& parameter, uint64_t seed, std::span<float>
     fill_normal(seed, stream_of(parameter.name), mean, static_cast<float>(parameter.deviation),
                 values);
   }
+  if (parameter.zero_row) {
+    const auto cols = static_cast<size_t>(parameter.cols());
+    std::ranges::fill(values.subspan(static_cast<size_t>(*parameter.zero_row) * cols, cols), 0.0F);
+  }
 }
 
 }  // namespace coda

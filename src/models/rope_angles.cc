@@ -28,7 +28,7 @@ void stretch(const LinearRopeScaling& s, const LlamaConfig&, int64_t, RopeAngles
 void stretch(const DynamicRopeScaling&, const LlamaConfig&, int64_t, RopeAngles&) {}
 
 void stretch(const YarnRopeScaling& s, const LlamaConfig& config, int64_t, RopeAngles& angles) {
-  const auto dim = static_cast<double>(config.head_dim);
+  const auto dim = static_cast<double>(turning_channels(config));
   // The pair, in fractions, that turns so often over the first context.
   const auto pair_of = [&](double turns) {
     const double context = static_cast<double>(s.original_max_positions);
@@ -49,36 +49,40 @@ void stretch(const YarnRopeScaling& s, const LlamaConfig& config, int64_t, RopeA
   angles.factor = s.attention_factor;
 }
 
-void stretch(const LongRopeScaling& s, const LlamaConfig&, int64_t positions, RopeAngles& angles) {
-  const bool is_long = positions > s.original_max_positions;
+void stretch(const LongRopeScaling& s, const LlamaConfig&, int64_t length, RopeAngles& angles) {
+  const bool is_long = length > s.original_max_positions;
   const std::vector<double>& factors = is_long ? s.long_factors : s.short_factors;
   for (size_t i = 0; i < angles.steps.size(); ++i) angles.steps[i] /= factors[i];
   angles.factor = s.attention_factor;
 }
 
 // The base of longer sequences is larger, so that the longest wave is stretched most.
-double base_of(const LlamaConfig& config, int64_t positions) {
+double base_of(const LlamaConfig& config, int64_t length) {
   const auto* dynamic =
       config.rope_scaling ? std::get_if<DynamicRopeScaling>(&*config.rope_scaling) : nullptr;
-  if (dynamic == nullptr || positions <= config.max_positions) return config.rope_theta;
-  const double dim = static_cast<double>(config.head_dim);
-  const double times = static_cast<double>(positions) / static_cast<double>(config.max_positions);
+  if (dynamic == nullptr || length <= config.max_positions) return config.rope_theta;
+  const double dim = static_cast<double>(turning_channels(config));
+  const double times = static_cast<double>(length) / static_cast<double>(config.max_positions);
   const double growth = dynamic->factor * times - (dynamic->factor - 1);
   return config.rope_theta * std::pow(growth, dim / (dim - 2));
 }
 
 }  // namespace
 
-RopeAngles rope_angles(const LlamaConfig& config, int64_t positions, bool windowed) {
+int64_t turning_channels(const LlamaConfig& config) {
+  return config.rotary_dim == 0 ? config.head_dim : config.rotary_dim;
+}
+
+RopeAngles rope_angles(const LlamaConfig& config, int64_t length, bool windowed) {
   const bool own = windowed && config.window_rope_theta != 0;
-  const double base = own ? config.window_rope_theta : base_of(config, positions);
+  const double base = own ? config.window_rope_theta : base_of(config, length);
   RopeAngles angles;
-  for (int64_t pair = 0; pair < config.head_dim / 2; ++pair) {
-    const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(config.head_dim);
+  for (int64_t pair = 0; pair < turning_channels(config) / 2; ++pair) {
+    const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(turning_channels(config));
     angles.steps.push_back(std::pow(base, power));
   }
   if (config.rope_scaling && !own)
-    std::visit([&](const auto& scaling) { stretch(scaling, config, positions, angles); },
+    std::visit([&](const auto& scaling) { stretch(scaling, config, length, angles); },
                *config.rope_scaling);
   return angles;
 }

@@ -9,11 +9,14 @@
 namespace coda {
 
 struct RopeAngles {
-  std::vector<double> steps;  // of the pairs of a head, [head_dim / 2], radians a position
+  std::vector<double> steps;  // of the pairs of a head that turn, radians a position
   double factor = 1;          // of cosines and sines
 };
 
-// For sequences of up to `positions` tokens. Layers with the window may have a base of their own.
-RopeAngles rope_angles(const LlamaConfig& config, int64_t positions, bool windowed = false);
+// Channels of a head that turn.
+int64_t turning_channels(const LlamaConfig& config);
+
+// For sequences of `length` tokens. Layers with the window may have a base of their own.
+RopeAngles rope_angles(const LlamaConfig& config, int64_t length, bool windowed = false);
 
 }  // namespace coda

@@ -11,6 +11,8 @@
 namespace coda {
 namespace {
 
+constexpr const char* kPaddingRow = "padding_row";  // an embedding's; kNoRow: none
+
 int64_t id_of(const std::string& operation, RowNumbers numbers, const Matrix& ids, int64_t row,
               int64_t table_rows) {
   const auto id = static_cast<int64_t>(ids.data[static_cast<size_t>(row)]);
@@ -91,7 +93,16 @@ Operation sum_of_rows(const std::string& name, RowNumbers numbers) {
 }  // namespace
 
 Operation embedding_operation() {
-  return lookup("embedding", "embedding_backward", RowNumbers::ids);
+  Operation operation = lookup("embedding", "embedding_backward", RowNumbers::ids);
+  operation.attributes = {{kPaddingRow, kNoRow}};
+  operation.adjoint = [adjoint = operation.adjoint](
+                          const OperationSettings& settings, const std::vector<Value>& in,
+                          const std::vector<Value>& results, std::vector<Value> gradients) {
+    if (const double padding = settings.attribute(kPaddingRow); padding != kNoRow)
+      gradients[0] = select(equal(in[1], padding), 0, gradients[0]);
+    return adjoint(settings, in, results, gradients);
+  };
+  return operation;
 }
 
 Operation embedding_backward_operation() {
@@ -112,8 +123,10 @@ Operation scatter_add_operation() {
   return operation;
 }
 
-Value embedding(Value table, Value ids, Where where) {
-  return opaque_call("embedding", {table, ids}, {}, {}, where)[0];
+Value embedding(Value table, Value ids, std::optional<int64_t> padding_row, Where where) {
+  std::map<std::string, double> attributes;
+  if (padding_row) attributes[kPaddingRow] = static_cast<double>(*padding_row);
+  return opaque_call("embedding", {table, ids}, attributes, {}, where)[0];
 }
 
 Value gather(Value x, Value rows, Where where) {

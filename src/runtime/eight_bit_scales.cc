@@ -9,7 +9,9 @@
 
 namespace coda {
 
-// A magnitude is forgotten slowly: a batch with small values does not make the next one saturate. A
+// A magnitude is forgotten slowly: a batch with small values does not make the next one saturate.
+// But 16 times what is seen is the most that is remembered: behind one outlier, as a first batch
+// whose loss is 2^24 times as large, gradients would have no bits left for hundreds of steps. A
 // scale is a power of two, so that a number has the same code times scale from step to step, up to
 // the smallest ones. With 224 / kept all weights were rounded anew each step, and small models
 // learned slower (docs/block-scales.md). The power of two next to `kept` is its high bit, in bf16,
@@ -22,7 +24,8 @@ program next_scales {
   seen = per_column(largest[N])
   before = per_column(remembered)
   is_good = scalar(sound) * less(seen, inf)
-  kept = select(is_good, max(seen, 0.95 * before), before)
+  remembers = min(0.95 * before, 16 * seen)
+  kept = select(is_good, max(seen, remembers), before)
   changes = is_good * less(0, kept)
   x = as_stored(kept, bf16)
   much = as_stored(x * 129, bf16)

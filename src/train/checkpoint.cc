@@ -176,7 +176,7 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
       write_file_atomically(temporary / kConfig,
                             files.config.empty()
                                 ? io::model_config_text(*config, stored)
-                                : io::config_with_weights_type(files.config, stored));
+                                : io::config_with_weights(files.config, *config, stored));
     }
     for (const auto& [file, bytes] : files.others) write_file_atomically(temporary / file, bytes);
     write_file_atomically(temporary / kState, run_state_text(state));

@@ -26,6 +26,7 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
   task.model =
       build_model(config, {.storage = options.storage,
                            .positions = options.sequence,
+                           .length = options.rope_length,
                            .expert_rows = expert_rows_of(config, options.expert_capacity,
                                                          options.batch * options.sequence)});
   ModelGraph& model = *task.model;
@@ -76,6 +77,12 @@ void ModelRunner::bind(const TensorMap& weights) {
   for (const ModelParameter& p : model().parameters)
     invariant(weights.contains(p.name), "weights of another model");
   session_->bind_known(weights);
+}
+
+void ModelRunner::set_tables(const std::vector<ModelTable>& tables) {
+  for (const ModelTable& table : tables)
+    if (const auto found = tensors_.find(table.name); found != tensors_.end())
+      found->second.set(table.values);
 }
 
 void ModelRunner::forward(std::span<const int32_t> ids, std::span<const int32_t> targets) {

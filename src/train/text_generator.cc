@@ -44,6 +44,7 @@ class TextGenerator::Impl {
     check_prompt(tokens, step_->model().vocabulary);
     const size_t start = context_start(tokens.size(), static_cast<size_t>(context_));
     const auto seen = tokens.subspan(start);
+    use_rope_of(std::ssize(seen));
     size_t known = 0;
     while (known < kept_.size() && known + 1 < seen.size() && kept_[known] == seen[known]) ++known;
     kept_.resize(known);
@@ -82,8 +83,13 @@ class TextGenerator::Impl {
     std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Kernel>> kernels_;
   };
 
+  std::unique_ptr<ModelGraph> plain_model() const {
+    return build_model(config_,
+                       {.storage = storage_, .positions = context_, .length = rope_length_});
+  }
+
   void make_step() {
-    const auto model = build_model(config_, {.storage = storage_, .positions = context_});
+    const auto model = plain_model();
     ModelTaskGraph task = make_task(config_, runner_options(storage_, 1), backend_.rates());
     task.model = with_past(*model, storage_);
     task.options.sizes["P"] = context_;
@@ -91,6 +97,16 @@ class TextGenerator::Impl {
     task.request.outputs = layers_;
     task.request.outputs.push_back({"logits", task.model->logits});
     step_ = std::make_unique<ModelRunner>(std::move(task), runner_options(storage_, 1), backend_);
+  }
+
+  // Keys that were kept are of other angles where these change.
+  void use_rope_of(int64_t length) {
+    const int64_t of = rope_length_of(config_, length);
+    if (of == rope_length_) return;
+    rope_length_ = of;
+    step_->set_tables(plain_model()->tables);
+    reader_.reset();
+    kept_.clear();
   }
 
   TensorView past(const NamedValue& layer) const {
@@ -116,10 +132,11 @@ class TextGenerator::Impl {
   void read_at_once(std::span<const int32_t> tokens) {
     const auto count = static_cast<int64_t>(tokens.size());
     if (!reader_ || reader_->options().sequence != count) {
-      ModelTaskGraph task = make_task(config_, runner_options(storage_, count), backend_.rates());
+      ModelRunnerOptions options = runner_options(storage_, count);
+      options.rope_length = rope_length_;
+      ModelTaskGraph task = make_task(config_, options, backend_.rates());
       task.request.outputs = keys_and_values(*task.model);
-      reader_ =
-          std::make_unique<ModelRunner>(std::move(task), runner_options(storage_, count), backend_);
+      reader_ = std::make_unique<ModelRunner>(std::move(task), options, backend_);
       reader_->bind(weights_);
     }
     reader_->forward(tokens, {});
@@ -131,6 +148,7 @@ class TextGenerator::Impl {
   ModelConfig config_;
   DType storage_;
   int64_t context_;
+  int64_t rope_length_ = 1;  // ModelOptions::length of what was read
   TensorMap weights_;
   Backend& backend_;
   RowCopies copies_;

@@ -52,12 +52,15 @@ Weights empty_weights(const ModelGraph& model) {
 }
 
 const io::StoredTensor& find(const io::StoredTensors& stored, const std::string& name) {
-  if (const io::StoredTensor* tensor = stored.find(name)) return *tensor;
-  if (const io::StoredTensor* tensor = stored.find(name.substr(name.find('.') + 1))) return *tensor;
-  return stored.at(name);  // says what is missing
+  return stored.at(stored_name(stored, name));
 }
 
 }  // namespace
+
+std::string stored_name(const io::StoredTensors& stored, const std::string& name) {
+  const std::string of_base = name.substr(name.find('.') + 1);
+  return stored.find(name) == nullptr && stored.find(of_base) != nullptr ? of_base : name;
+}
 
 TensorView WeightTensor::view() {
   return bf16.empty() ? dense_view(values.data(), DType::f32, rows, cols)
