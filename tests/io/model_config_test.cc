@@ -310,7 +310,6 @@ TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
   EXPECT_THAT(message_with("/quantization_config", json::object()), HasSubstr("quantized weights"));
   EXPECT_THAT(message_with("/activation_function", "relu", kGpt2),
               HasSubstr("activation_function is '\"relu\"', but only 'gelu', 'gelu_new'"));
-  EXPECT_THAT(message_with("/tie_word_embeddings", false, kGpt2), HasSubstr("only true"));
   EXPECT_THAT(message_with("/scale_attn_weights", false, kGpt2), HasSubstr("only true"));
   EXPECT_THAT(message_with("/scale_attn_by_inverse_layer_idx", true, kGpt2),
               HasSubstr("only false"));
@@ -325,6 +324,40 @@ TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
               HasSubstr("rope_scaling: type is '\"proportional\"'"));
   EXPECT_THAT(message_with("/rope_parameters/partial_rotary_factor", 0.5, kLlama5),
               HasSubstr("partial_rotary_factor is '0.5', but only 1"));
+}
+
+// What changes the mathematics of another architecture is refused unless it is off.
+TEST(ModelConfig, RefusesWhatOnlyOtherArchitecturesHave) {
+  for (const auto& [setting, value] :
+       {std::pair<const char*, json>{"sliding_window", 4096},
+        {"layer_types", {"full_attention", "sliding_attention"}},
+        {"attn_logit_softcapping", 50.0},
+        {"query_pre_attn_scalar", 256},
+        {"num_local_experts", 8},
+        {"clip_qkv", 8.0},
+        {"is_encoder_decoder", true},
+        {"partial_rotary_factor", 0.5},
+        {"embedding_multiplier", 12.0}}) {
+    const std::string pointer = std::string("/") + setting;
+    EXPECT_THAT(message_with(pointer.c_str(), value, kLlama5),
+                AllOf(HasSubstr(setting), HasSubstr("LlamaForCausalLM")));
+  }
+  for (const auto& [setting, value] :
+       {std::pair<const char*, json>{"sliding_window", nullptr},
+        {"layer_types", {"full_attention", "full_attention"}},
+        {"use_sliding_window", false},
+        {"pretraining_tp", 2}}) {
+    EXPECT_EQ(message_with((std::string("/") + setting).c_str(), value, kLlama5), "") << setting;
+  }
+}
+
+TEST(ModelConfig, NamesWhatIsNotKnownAndDropout) {
+  json object = json::parse(kGpt2);
+  object.update({{"n_heads", 3}, {"temperature", 0.7}, {"attn_pdrop", 0.25}, {"resid_pdrop", 0.0}});
+  object.erase("embd_pdrop");
+  const ReadConfig read = read_config(object.dump(), "config.json");
+  EXPECT_THAT(read.unknown, testing::ElementsAre("n_heads"));
+  EXPECT_THAT(read.dropouts, testing::ElementsAre("attn_pdrop 0.25", "embd_pdrop 0.1"));
 }
 
 // A config of the family, without what has defaults.
@@ -356,6 +389,34 @@ TEST(ModelConfig, HasTransformersDefaultsOfEachArchitecture) {
   EXPECT_EQ(gemma2.windowed, (std::vector<bool>{true, false, true, false}));
   EXPECT_TRUE(gemma2.tied);
   EXPECT_EQ(parse_family("gemma2", {{"final_logit_softcapping", nullptr}}).logit_cap, 0);
+}
+
+// As torch.nn.Embedding's padding_idx: null is none, a negative one counts from the end.
+TEST(ModelConfig, ReadsTheRowOfPadding) {
+  EXPECT_EQ(parse_family("llama").padding_row, std::nullopt);
+  EXPECT_EQ(parse_family("gemma2").padding_row, 0);
+  EXPECT_EQ(parse_family("gemma2", {{"pad_token_id", nullptr}}).padding_row, std::nullopt);
+  EXPECT_EQ(parse_family("llama", {{"pad_token_id", 3}}).padding_row, 3);
+  EXPECT_EQ(parse_family("llama", {{"pad_token_id", -1}}).padding_row, 255);
+  EXPECT_EQ(parse_family("phi3").padding_row, std::nullopt);  // 32000 is of another vocabulary
+  EXPECT_THAT(error_message([] { parse_family("llama", {{"pad_token_id", 256}}); }),
+              HasSubstr("pad_token_id is '256', but must be below vocab_size, 256"));
+}
+
+TEST(ModelConfig, ReadsTheDeviationOfInitialWeights) {
+  EXPECT_EQ(parse_family("llama", {{"initializer_range", 0.5}}).initializer_range, 0.5);
+  EXPECT_EQ(parse_family("llama", {{"initializer_range", 0}}).initializer_range, 0.02);
+  EXPECT_THAT(error_message([] { parse_family("llama", {{"initializer_range", -1}}); }),
+              HasSubstr("initializer_range is '-1', but must be a positive number"));
+}
+
+TEST(ModelConfig, Phi3TurnsAPartOfEachHead) {
+  const LlamaConfig config = parse_family("phi3", {{"partial_rotary_factor", 0.75}});
+  EXPECT_EQ(config.rotary_dim, 12);  // of 16
+  EXPECT_EQ(parse_model_config(model_config_text(config, DType::f32), "written"),
+            ModelConfig(config));
+  EXPECT_THAT(error_message([] { parse_family("phi3", {{"partial_rotary_factor", 0.2}}); }),
+              HasSubstr("partial_rotary_factor turns 3 of a head's 16 channels"));
 }
 
 TEST(ModelConfig, Gemma3HasTwoBases) {
@@ -417,8 +478,8 @@ TEST(ModelConfig, ReadsLongrope) {
   phi3["rope_scaling"] = lists(0);
   EXPECT_THAT(message(), HasSubstr("rope long_factor is 0.0, but must be a positive number"));
   phi3["rope_scaling"]["long_factor"] = {1, 2};
-  EXPECT_THAT(message(), HasSubstr("rope long_factor has 2 numbers, but heads of 16 channels need "
-                                   "8"));
+  EXPECT_THAT(message(), HasSubstr("rope long_factor has 2 numbers, but heads of which 16 channels "
+                                   "turn need 8"));
   phi3["rope_scaling"]["long_factor"] = 2;
   EXPECT_THAT(message(), HasSubstr("must be a list of numbers"));
   phi3["rope_scaling"] = lists(1);
@@ -478,14 +539,20 @@ TEST(ModelConfig, EachArchitectureIsWrittenAndReadBack) {
                            "gemma2", "gemma3_text", "mixtral", "olmoe", "qwen3_moe"}) {
     SCOPED_TRACE(type);
     json object = family(type);
-    if (type != std::string("mistral") && type != std::string("phi3")) {
-      object["attention_bias"] = object["mlp_bias"] = object["use_sliding_window"] = true;
+    const auto is_one_of = [&](std::initializer_list<std::string_view> types) {
+      return std::ranges::find(types, std::string_view(type)) != types.end();
+    };
+    if (!is_one_of({"phi3"}))
       object["rope_scaling"] = {
           {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
-    }
-    object["sliding_window"] = 12;
-    object["max_window_layers"] = 0;
-    object["mlp_only_layers"] = {2};
+    if (!is_one_of({"mistral", "mixtral", "phi3", "qwen2"})) object["attention_bias"] = true;
+    if (is_one_of({"llama", "smollm3"})) object["mlp_bias"] = true;
+    if (is_one_of({"qwen2", "qwen3", "qwen3_moe", "smollm3"})) object["use_sliding_window"] = true;
+    if (!is_one_of({"llama", "olmo2", "olmoe"})) object["sliding_window"] = 12;
+    if (is_one_of({"qwen2", "qwen3"})) object["max_window_layers"] = 0;
+    if (is_one_of({"qwen3_moe"})) object["mlp_only_layers"] = {2};
+    object["initializer_range"] = 0.5;
+    object["pad_token_id"] = 7;
     const ModelConfig config = parse_llama(object);
     EXPECT_EQ(parse_model_config(model_config_text(config, DType::f32), "written"), config);
   }

@@ -40,7 +40,7 @@ struct Layer {
         hidden(width),
         tokens(count),
         rows(rows_of_expert),
-        builder({.positions = 1, .expert_rows = rows_of_expert}, 1) {
+        builder({.positions = 1, .expert_rows = rows_of_expert}, 1, 0.02) {
     const Value x = builder.model().graph.input("x", {"M", hidden});
     y = mixture_of_experts(builder, experts, "", x, hidden);
   }

@@ -129,6 +129,15 @@ CASES = {
     # The first context is 32 tokens long.
     "phi3_longrope": Case("phi3", _PHI3_LONG, tokens=61),
     "phi3_longrope_short": Case("phi3", _PHI3_LONG),
+    # Six of the eight channels of a head turn, as of Phi-4-mini three of four.
+    "phi3_part_of_heads": Case("phi3", _LLAMA | dict(pad_token_id=None, rope_parameters=dict(
+        rope_type="default", rope_theta=100.0, partial_rotary_factor=0.75))),
+    "phi3_longrope_part_of_heads": Case("phi3", _PHI3_LONG | dict(rope_parameters=dict(
+        _PHI3_LONG["rope_parameters"], partial_rotary_factor=0.5, short_factor=[1.0, 1.3],
+        long_factor=[1.9, 7.5])), tokens=61),
+    # The row of padding has a gradient from the head only.
+    "llama_padding": Case("llama", _LLAMA | dict(pad_token_id=5)),
+    "gemma2_padding": Case("gemma2", _GEMMA2 | dict(pad_token_id=-3)),
     "smollm3": Case("smollm3", _SMOLLM3),
     "gemma2": Case("gemma2", _GEMMA2),
     "gemma3": Case("gemma3_text", _GEMMA3),
@@ -138,6 +147,7 @@ CASES = {
         use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new",
         tie_word_embeddings=True), renamed=_NEOX_NAMES),
     "gpt2": Case("gpt2", _GPT2),
+    "gpt2_untied": Case("gpt2", _GPT2 | dict(tie_word_embeddings=False)),
     "gpt2_exact_gelu": Case("gpt2", _GPT2 | dict(activation_function="gelu")),
     "gpt2_long": Case("gpt2", _GPT2 | dict(n_inner=72, vocab_size=257), batch=1, tokens=64),
 }
@@ -166,6 +176,8 @@ def make_batch(case: Case, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     vocabulary = case.config["vocab_size"]
     tokens = torch.randint(0, vocabulary, size, generator=random)
     targets = torch.randint(0, vocabulary, size, generator=random)
+    if (padding := case.config.get("pad_token_id")) is not None:
+        tokens[:, ::3] = padding % vocabulary
     targets[torch.rand(size, generator=random) < 0.25] = IGNORED
     targets[0, 0] = int(tokens[0, 0])  # at least one counts
     return tokens, targets

@@ -159,8 +159,8 @@ TEST(EightBitOutliers, AColumnAThousandTimesAsLargeLeavesTheOthersTheirBits) {
   EXPECT_LT(with_a_million, 1.01);
 }
 
-// A scale follows the largest value at once, so such a column is forgotten slowly: 5 % a step.
-TEST(EightBitOutliers, AColumnThatWasAMillionTimesAsLargeIsForgottenInTwoHundredSteps) {
+// What is 16 times larger than what is seen is forgotten at once, the rest slowly: 5 % a step.
+TEST(EightBitOutliers, AColumnThatWasAMillionTimesAsLargeIsForgottenInOneStep) {
   Steps steps;
   steps.set("dy", normal(kRows * kOut, 3));
   steps.set("x", with_larger_column(1e6F));
@@ -168,7 +168,7 @@ TEST(EightBitOutliers, AColumnThatWasAMillionTimesAsLargeIsForgottenInTwoHundred
   steps.set("x", with_larger_column(1));
   steps.run();
   EXPECT_GT(steps.error_of_y(), 0.99);
-  for (int i = 0; i < 200; ++i) steps.run();
+  steps.run();
   EXPECT_LT(steps.error_of_y(), 0.05);
 }
 
@@ -193,9 +193,9 @@ TEST(EightBitOutliers, ASpikeInAGradientIsCutOffAndNothingElseIsLost) {
   EXPECT_LT(steps.error_of_dx(), 1.2 * before);
 }
 
-// One of 10^9 times takes the scale along: what follows is 0 until it is forgotten. Weights do not
-// change in such a step, and the run goes on.
-TEST(EightBitOutliers, BehindASpikeOfABillionGradientsAreLostForAHundredSteps) {
+// One of 10^9 times takes the scale along: of the next step all is 0, and the one behind it has its
+// bits again. Weights do not change in such a step, and the run goes on.
+TEST(EightBitOutliers, BehindASpikeOfABillionGradientsAreLostForOneStep) {
   Steps steps;
   steps.set("x", with_larger_column(1));
   steps.set("dy", with_larger_row(1e9F));
@@ -203,13 +203,10 @@ TEST(EightBitOutliers, BehindASpikeOfABillionGradientsAreLostForAHundredSteps) {
   steps.set("dy", with_larger_row(1));
   steps.run();
   for (const float value : steps.get("dx")) EXPECT_EQ(value, 0);
-  int lost = 1;
-  while (steps.error_of_dx() > 0.08 && lost < 400) {
+  for (int i = 0; i < 3; ++i) {
     steps.run();
-    ++lost;
+    EXPECT_LT(steps.error_of_dx(), 0.08);
   }
-  EXPECT_GT(lost, 50);
-  EXPECT_LT(lost, 150);
 }
 
 }  // namespace

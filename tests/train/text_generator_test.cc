@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/relative_error.h"
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
@@ -124,6 +125,43 @@ TEST_F(Models, WithExpertsGenerateWithKeptKeysAndValuesAsWithout) {
 
 TEST_F(Models, OfTheFamilyGenerateWithKeptKeysAndValuesAsWithout) {
   check(with_windows(), DType::f32, 1e-5);
+}
+
+// As transformers has it, a text is read with the angles of its length: those of longer ones begin
+// where it grows beyond, and the tokens before are read again.
+TEST_F(Models, WithRopeOfTheLengthAtHandReadTheTextAnewWhereItsAnglesChange) {
+  LlamaConfig config = std::get<LlamaConfig>(tiny_model());
+  config.max_positions = 24;
+  const auto pairs = static_cast<size_t>(config.head_dim / 2);
+  const RopeScaling types[] = {LongRopeScaling{.short_factors = std::vector<double>(pairs, 1),
+                                               .long_factors = std::vector<double>(pairs, 6),
+                                               .original_max_positions = 16},
+                               DynamicRopeScaling{.factor = 2}};
+  for (const RopeScaling& type : types) {
+    config.rope_scaling = type;
+    const int64_t longest = longest_sequence_of(config);
+    Weights weights = sharp_weights(config, DType::f32);
+    TextGenerator generator(config, DType::f32, longest, tensors_of(weights, *backend), *backend);
+    std::vector<int32_t> text;
+    const auto expect_logits_of_the_text = [&] {
+      ModelRunner runner(config,
+                         {.task = ModelTask::logits, .sequence = std::ssize(text)}, *backend);
+      runner.bind(tensors_of(weights, *backend));
+      runner.forward(text, {});
+      const std::vector<float> found = generator.next_logits(text);
+      const std::vector<float> expected = runner.logits(std::ssize(text) - 1);
+      EXPECT_LT(relative_error(std::vector<double>(found.begin(), found.end()),
+                               std::vector<double>(expected.begin(), expected.end())),
+                1e-5)
+          << text.size() << " tokens";
+    };
+    while (std::ssize(text) < longest - 1) {
+      text.push_back(static_cast<int32_t>(text.size() * 37 % 256));
+      if (text.size() % 5 == 0 || text.size() >= 14) expect_logits_of_the_text();
+    }
+    text.resize(12);  // and back
+    expect_logits_of_the_text();
+  }
 }
 
 TEST_F(Models, RefuseAContextThatIsTooLongAndTokensThatAreNone) {
