@@ -18,6 +18,7 @@ else:
     from coda_cpp._operators import checking
     from coda_cpp.torch_backend.explain import explain, tune
     from coda_cpp.torch_backend.logits import without_logits
+    from coda_cpp.torch_backend.verify import verify
     from coda_cpp.modules import (
         GatedMLP, LinearCrossEntropy, LinearResidualRMS, LinearRope, RMSLinear)
     from coda_cpp.optim import AdamW
@@ -25,7 +26,7 @@ else:
 
     __all__ += ["AdamW", "GatedMLP", "GraphFunction", "LinearCrossEntropy", "LinearResidualRMS",
                 "LinearRope", "RMSLinear", "TileFunction", "checking", "explain", "ops",
-                "program", "tune", "without_logits"]
+                "program", "tune", "verify", "without_logits"]
 
 __version__ = version
 __all__ += ["Backend", "Error", "Graph", "InternalError", "Plan", "Program", "Session",

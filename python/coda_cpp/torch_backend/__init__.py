@@ -5,6 +5,9 @@ coda        the backend
 options     what a user may ask for
 report      what each region became, and what is left to PyTorch
 explain     the same for a user who asks; logits: a model without them
+verify      whether what it becomes is right
+notices     what a user is told once
+linears     the linear layers of a graph, for reports
 normal      Dynamo's graph in aten before autograd, with layouts (trace, autocast, checkpoint)
 attention   masks that are provably causal (mask_proof)
 regions     which nodes become one region
