@@ -5,13 +5,14 @@ the graph, so that regions see the types that products have. Autocast has nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from coda_cpp._operators import DECLARED, under_autocast
+from coda_cpp.torch_backend import higher_order
 from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
 
@@ -21,31 +22,35 @@ def _is_cast_by(node: fx.Node, device: str) -> bool:
                 node.target.name(), f"Autocast{device.upper()}"))
 
 
-def write_out(graph: fx.Graph, inputs: Sequence[Any]) -> bool:
+def write_out(graph: fx.Graph, inputs: Sequence[Any],
+              changes: Callable[[fx.Node], bool] = lambda node: False) -> bool:
     """Makes the conversions explicit; whether there were any. The graph is as make_fx traced it,
-    under what torch.autocast is now and with the sections that the model has itself."""
+    under what torch.autocast is now and with the sections that the model has itself; calls of
+    subgraphs are told under which they are. `changes`: whether a tensor is written in place."""
     devices = {tensor.device.type for tensor in inputs if isinstance(tensor, torch.Tensor)}
     device = "cuda" if "cuda" in devices else "cpu"
     states = [(torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))]
-    made: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}  # as autocast keeps those of weights
+    made = _Conversions(graph, changes)
     for node in list(graph.nodes):
         if node.target is ENTER_AUTOCAST:
             of, dtype, is_enabled = node.args[:3]
             states.append((is_enabled, dtype or states[-1][1]) if of == device else states[-1])
         elif node.target is EXIT_AUTOCAST:
             states.pop()
+        elif states[-1][0] and node.target is higher_order.SUBGRAPH:
+            node.meta[higher_order.AUTOCAST] = (device, states[-1][1], True, True)
         elif states[-1][0] and node.target in DECLARED:
-            _convert_ours(graph, node, states[-1][1], made)
+            _convert_ours(node, states[-1][1], made)
         elif states[-1][0] and _is_cast_by(node, device):
-            _convert_operands(graph, node, states[-1][1], made)
+            _convert_operands(node, states[-1][1], made)
     for node in reversed(list(graph.nodes)):
         if node.target in (ENTER_AUTOCAST, EXIT_AUTOCAST):
             graph.erase_node(node)
-    return bool(made)
+    return made.is_any
 
 
-def _convert_operands(graph: fx.Graph, node: fx.Node, low: torch.dtype,
-                      made: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> None:
+def _convert_operands(node: fx.Node, low: torch.dtype,
+                      made: _Conversions) -> None:
     """Operations that autocast knows run in its type or in fp32; what they made says in which."""
     result = node.meta.get("val")
     if not isinstance(result, torch.Tensor) or result.dtype not in (low, torch.float32):
@@ -54,26 +59,37 @@ def _convert_operands(graph: fx.Graph, node: fx.Node, low: torch.dtype,
         value = operand.meta.get("val")
         if (isinstance(value, torch.Tensor) and value.is_floating_point()
                 and value.dtype not in (result.dtype, torch.float64)):
-            node.replace_input_with(operand, _converted(graph, operand, result.dtype, made))
+            node.replace_input_with(operand, made.of(operand, result.dtype, node))
 
 
-def _convert_ours(graph: fx.Graph, node: fx.Node, low: torch.dtype,
-                  made: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> None:
+def _convert_ours(node: fx.Node, low: torch.dtype,
+                  made: _Conversions) -> None:
     tensors, spec, numbers, needs = node.args
     cast, rounded, spec = under_autocast(
         DECLARED[node.target], [tensor.meta["val"].dtype for tensor in tensors], spec, numbers,
         needs, low)
-    given = [_converted(graph, tensor, low, made)
+    given = [made.of(tensor, low, node)
              if is_low and tensor.meta["val"].dtype != low else tensor
              for tensor, is_low in zip(tensors, cast)]
     node.args = ([*given, *(tensors[i] for i in rounded)], spec, numbers, needs)
 
 
-def _converted(graph: fx.Graph, operand: fx.Node, dtype: torch.dtype,
-               made: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> fx.Node:
-    key = operand, dtype
-    if key not in made:
-        with graph.inserting_after(operand):
-            made[key] = graph.call_function(torch.ops.aten.to.dtype, key)
-        made[key].meta["val"] = operand.meta["val"].to(dtype)
-    return made[key]
+class _Conversions:
+    """Each is made once, as autocast keeps those of weights, but for tensors that are written."""
+
+    def __init__(self, graph: fx.Graph, changes: Callable[[fx.Node], bool]) -> None:
+        self._graph, self._changes, self.is_any = graph, changes, False
+        self._made: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
+
+    def of(self, operand: fx.Node, dtype: torch.dtype, reader: fx.Node) -> fx.Node:
+        self.is_any, key = True, (operand, dtype)
+        if key in self._made:
+            return self._made[key]
+        changes = self._changes(operand)
+        with (self._graph.inserting_before(reader) if changes
+              else self._graph.inserting_after(operand)):
+            made = self._graph.call_function(torch.ops.aten.to.dtype, key)
+        made.meta["val"] = operand.meta["val"].to(dtype)
+        if not changes:
+            self._made[key] = made
+        return made

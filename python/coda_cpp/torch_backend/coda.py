@@ -18,20 +18,20 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.exc import RestartAnalysis
 from torch._functorch import config as functorch_config
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
-from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
-from coda_cpp.torch_backend import checkpoint, linears, options as choices
+from coda_cpp.torch_backend import higher_order, linears, options as choices
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
-from coda_cpp.torch_backend.inline import inline
+from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
     eight_bits_that_do_nothing, warn_once, why_no_kernels)
-from coda_cpp.torch_backend.regions import propose, without_parts
+from coda_cpp.torch_backend.regions import cut, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import as_region, results_of, widen
 from coda_cpp.torch_backend.report import Report, Taken
@@ -59,11 +59,12 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     report.causal += normal.told_causal
     report.layers += linears.mark(normal.module, normal.refused)
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
-    proposed = map(without_parts, propose(normal.module.graph, normal.apart))
+    proposed = map(without_parts, propose(normal.module.graph, normal.apart, normal.before))
     groups = [group for group in proposed
               if any(node.target in PRODUCTS for node in group)
               and sum(node.target not in FREE for node in group) > 1]
-    fused = fuse_by_partitions(normal.module, [dict.fromkeys(group) for group in groups])
+    fused = normal.module
+    cut(fused, groups, normal.before)
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     left: collections.Counter[str] = collections.Counter()
     regions: set[fx.Node] = set()
@@ -76,13 +77,17 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
             try:
                 region, rounded = as_region(part, list(node.all_input_nodes), is_gpu, narrowed,
                                             options.products, options.objective)
-            except (NotUnderstood, Error, InternalError) as why:
-                left[f"{what}: {why}"] += 1
+                taken = Taken(node.target, what, region)
+                is_left = options.cost_model and not taken.gains
+                if not is_left:
+                    prepare(region, normal.kinds)
+            except Exception as why:  # noqa: BLE001 (this region alone is given back)
+                is_expected = isinstance(why, (NotUnderstood, Error, InternalError))
+                text = str(why) if is_expected else f"{type(why).__name__}: {why}"
+                left[f"{what}: {text}"] += 1
                 for layer in linears.marked(part.graph):
-                    layer.reason = f"in a region of {what}: {why}"
+                    layer.reason = f"in a region of {what}: {text}"
                 continue
-            taken = Taken(node.target, what, region)
-            is_left = options.cost_model and not taken.gains
             for layer in linears.marked(part.graph):
                 layer.by_cost_model = is_left
                 layer.reason = "fusion would gain nothing at these sizes" if is_left else ""
@@ -97,8 +102,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
             for made, result in zip(results_of(node, len(region.results)), region.results):
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
-        elif node.target is checkpoint.SUBGRAPH:
-            changes |= _fuse_block(normal, fused, node, report, options)
+        elif node.target is higher_order.SUBGRAPH:
+            changes |= _put_back(normal, fused, node, report, options)
         elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):
             why = f": {normal.refused[node]}" if node in normal.refused else ""
@@ -112,17 +117,23 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     return fused
 
 
-def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
-                options: Options) -> bool:
-    """Puts the block that the node stands for back, fused by itself; whether that changed it."""
-    call = normal.blocks[node.args[2]]
-    block = call.graph.owning_module.get_submodule(call.args[0].target)
-    operands = checkpoint.operands(node, call)
-    inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
-              for operand in operands]
-    made = fuse(block, inputs, report, options, [normal.facts(o) for o in operands], normal.kinds)
-    checkpoint.put_back(fused, node, call, made)
-    return made is not block
+def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
+              options: Options) -> bool:
+    """Puts the call that the node stands for back, a block of checkpointing fused by itself;
+    whether that changed it."""
+    call = normal.calls[node.args[2]]
+    made = block = None
+    if call.target is higher_order.CHECKPOINT:
+        block = call.graph.owning_module.get_submodule(call.args[0].target)
+        operands = higher_order.operands(node, call)
+        inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
+                  for operand in operands]
+        with higher_order.as_called(node):
+            made = fuse(block, inputs, report, options, [normal.facts(o) for o in operands],
+                        normal.kinds)
+    changes = made is not block
+    higher_order.put_back(fused, node, call, made if changes else None)
+    return changes
 
 
 def _inner(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
@@ -167,15 +178,29 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
             warn_once(slow)
     _LOG.info("coda: %s", report)
     inner = _inner(chosen.inner)
-    if fused is module:
-        return inner(module, inputs)
+    if fused is not module:
+        try:
+            compiled = _compiled(fused, inputs, inner)
+        except RestartAnalysis:  # no failure: Dynamo makes another graph
+            raise
+        except Exception as why:  # noqa: BLE001
+            if chosen.strict:
+                raise
+            warn_once(f"left to PyTorch: all: {type(why).__name__}: {why}")
+        else:
+            return (_without_autocast(compiled) if torch._C._is_any_autocast_enabled()
+                    else compiled)
+    return inner(module, inputs)
+
+
+def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:
+    """Conversions are in the graph already."""
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
         if not inline(fused):
             stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
-        compiled = inner(fused, inputs)
-    return _without_autocast(compiled) if torch._C._is_any_autocast_enabled() else compiled
+        return inner(fused, inputs)
 
 
 def _without_autocast(compiled: Callable) -> Callable:

@@ -18,27 +18,23 @@ from coda_cpp.torch_backend.replace import Region
 
 
 @_use_lazy_graph_module(True)  # operations of regions are read, not called
-def inline(module: fx.GraphModule, traced: dict[Any, fx.Graph] | None = None) -> bool:
+def inline(module: fx.GraphModule) -> bool:
     """Puts the operations of each region in place of its call, and those of what was cut out but is
     left to PyTorch back, in subgraphs too; whether no call is left. Regions with sizes that are
-    symbols stay. `traced`: equal layers have equal operations."""
+    symbols stay."""
     graph, is_whole = module.graph, True
-    traced = {} if traced is None else traced
     for node in list(graph.nodes):
         if node.op == "get_attr":
             subgraph = getattr(module, node.target, None)
-            if isinstance(subgraph, fx.GraphModule) and not inline(subgraph, traced):
+            if isinstance(subgraph, fx.GraphModule) and not inline(subgraph):
                 is_whole = False
         if node.op != "call_module":
             continue
         part = module.get_submodule(node.target)
         if isinstance(part, fx.GraphModule):
             _put(graph, node, part.graph)
-        elif isinstance(part, Region) and _is_static(part):
-            key = part.key()
-            if key not in traced:
-                traced[key] = _operations(part)
-            for call in _put(graph, node, traced[key]):
+        elif isinstance(part, Region) and part.operations is not None:
+            for call in _put(graph, node, part.operations):
                 call.update_arg(1, part.function.spec)
         else:
             is_whole = False
@@ -48,18 +44,27 @@ def inline(module: fx.GraphModule, traced: dict[Any, fx.Graph] | None = None) ->
     return is_whole
 
 
-def _is_static(region: Region) -> bool:
-    return all(
-        isinstance(value, FakeTensor) and all(isinstance(size, int) for size in value.shape)
-        for value, _, _ in region.operands)
-
-
-def _operations(region: Region) -> fx.Graph:
-    with region.operands[0][0].fake_mode:
+def prepare(region: Region, traced: dict[Any, fx.Graph]) -> None:
+    """Runs the region once with stand-ins, so that whatever fails does so while it can be given
+    back; its operations are kept where no size is a symbol. `traced`: equal layers have equal
+    ones."""
+    values = [value for value, _, _ in region.operands]
+    mode = next(value.fake_mode for value in values if isinstance(value, FakeTensor))
+    is_static = all(isinstance(value, FakeTensor)
+                    and all(isinstance(size, int) for size in value.shape) for value in values)
+    key = region.key() if is_static else None
+    if key in traced:
+        region.operations = traced[key]
+        return
+    with mode:
         stand_ins = [torch.empty_strided(value.shape, value.stride(), dtype=dtype,
                                          device=value.device, requires_grad=needs)
+                     if isinstance(value, FakeTensor) else value
                      for value, dtype, needs in region.operands]
-        return make_fx(region, pre_dispatch=True)(*stand_ins).graph
+        if is_static:
+            region.operations = traced[key] = make_fx(region, pre_dispatch=True)(*stand_ins).graph
+        else:
+            region(*stand_ins)
 
 
 def _put(graph: fx.Graph, node: fx.Node, operations: fx.Graph) -> list[fx.Node]:

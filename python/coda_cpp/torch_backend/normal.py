@@ -6,7 +6,7 @@ in place, conversions and reshapes explicit, and every node marked with its layo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from coda_cpp._core import Error
-from coda_cpp.torch_backend import attention, autocast, canonical, checkpoint, loss_forms, trace
+from coda_cpp.torch_backend import (
+    attention, autocast, canonical, higher_order, loss_forms, trace, writes)
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
@@ -40,32 +41,37 @@ class Normal:
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
         modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
-        shown, self.blocks = checkpoint.with_stand_ins(module)
+        shown, self.calls = higher_order.with_stand_ins(module)
         self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # which blocks share
         try:
             with modes[0] if modes else contextlib.nullcontext():
                 self.module = trace.trace(shown, stand_ins, kinds)
         finally:
-            checkpoint.forget(self.blocks)
+            higher_order.forget(self.calls)
         graph = self.module.graph
-        for node in graph.nodes:
-            if _writes(node):
-                raise NotUnderstood(f"{node.target} writes into a tensor that it is given")
         for node, known in zip(graph.find_nodes(op="placeholder"), facts, strict=True):
             node.meta.update(known)
+        _mark_needs(graph, {})
+        writes.name_what_is_written(graph)
         _drop_grad_switches(graph)
-        self.had_autocast = autocast.write_out(graph, inputs)
+        _mark_needs(graph, {})
+        written = writes.Writes(graph, self.calls)
+        self.had_autocast = autocast.write_out(graph, inputs, written.is_kept)
         canonical.rewrite(graph)
         loss_forms.rewrite(graph)
         self.causal = attention.Causal(graph)
         self.told_causal = self.causal.tell(graph)
-        _mark_needs(graph)
+        _mark_needs(graph, written.memory())
         self.refused: dict[fx.Node, str] = {}
         self.apart: set[tuple[fx.Node, fx.Node]] = set()
         for node in list(graph.nodes):
             if node.op == "call_function":  # its operands are those that it was given
                 for made in canonical.where_known(node):
                     self._annotate(made)
+        self.before, fixed = written.order()
+        for node in fixed:
+            if node.meta.pop(layouts.KEY, None) is not None:
+                self.refused[node] = "others see what is written into its memory"
 
     def facts(self, node: Any) -> dict[str, Any]:
         """What is known of a value, for a part of the graph that reads it."""
@@ -93,26 +99,23 @@ class Normal:
                 operand.meta[EQUAL_HALVES] = has_equal_halves(operand)
 
 
-def _writes(node: fx.Node) -> bool:
-    return (node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-            and node.target._schema.is_mutable)
-
-
 def _drop_grad_switches(graph: fx.Graph) -> None:
-    """Takes torch.no_grad() sections out of the graph where nothing in them could have a gradient,
-    so that operations may move past them."""
-    needs: dict[fx.Node, bool] = {}
+    """Takes torch.no_grad() sections out of the graph, so that operations may move past them: what
+    is run there reads what it is given without its gradient."""
     is_on, switches = torch.is_grad_enabled(), []
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            needs[node] = node.meta.get(NEEDS, False)
-        elif node.target is trace.SET_GRAD:
+    for node in list(graph.nodes):
+        if node.target is trace.SET_GRAD:
             is_on = node.args[0]
             switches.append(node)
-        else:
-            needs[node] = any(needs.get(arg, False) for arg in node.all_input_nodes)
-            if needs[node] and is_on != torch.is_grad_enabled():
-                raise NotUnderstood("torch.no_grad() within the graph stops gradients")
+        elif node.op == "call_function" and is_on != torch.is_grad_enabled():
+            for used in node.all_input_nodes:
+                if used.meta[NEEDS] and isinstance(used.meta.get("val"), torch.Tensor):
+                    if is_on:
+                        raise NotUnderstood("torch.enable_grad() within torch.no_grad()")
+                    with graph.inserting_before(node):
+                        stopped = graph.call_function(_aten.detach.default, (used,))
+                    stopped.meta.update(used.meta)
+                    node.replace_input_with(used, stopped)
     for node in switches:
         graph.erase_node(node)
 
@@ -121,10 +124,17 @@ def _requires_grad(given: Any) -> bool:
     return isinstance(given, torch.Tensor) and given.requires_grad
 
 
-def _mark_needs(graph: fx.Graph) -> None:
+def _mark_needs(graph: fx.Graph, memory: Mapping[fx.Node, fx.Node]) -> None:
+    """`memory`: the first tensor of that of each. What is written there may have a gradient."""
+    gained: set[fx.Node] = set()
     for node in graph.nodes:
+        value = node.meta.get("val")
         if node.op == "placeholder":
             node.meta[NEEDS] = node.meta.get(NEEDS, False) and torch.is_grad_enabled()
-        else:
-            node.meta[NEEDS] = node.target is not _aten.detach.default and any(
-                arg.meta.get(NEEDS) for arg in node.all_input_nodes)
+            continue
+        is_there = not isinstance(value, torch.Tensor) or value.is_floating_point() or (
+            value.is_complex())
+        node.meta[NEEDS] = is_there and node.target is not _aten.detach.default and any(
+            arg.meta.get(NEEDS) or memory.get(arg) in gained for arg in node.all_input_nodes)
+        if node.meta[NEEDS] and writes.is_in_place(node):
+            gained.add(memory.get(node.args[0], node))

@@ -4,14 +4,17 @@ rows in common and can be run at once."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+import heapq
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import torch
 from torch import fx
+from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule, insert_subgm
 
 from coda_cpp.torch_backend.layout import KEY, PRODUCTS, rows_of
 from coda_cpp.torch_backend.rules import FREE
 
+Before = Mapping[fx.Node, Iterable[fx.Node]]
 _SLICE = torch.ops.aten.slice.Tensor
 
 
@@ -32,9 +35,10 @@ class _Groups:
         self._nodes: list[fx.Node] = []
         self._with_operands: list[_Group] = []  # the others are behind nothing
 
-    def add(self, node: fx.Node) -> _Group:
+    def add(self, node: fx.Node, others: Iterable[fx.Node] = ()) -> _Group:
+        """`others`: what is run before the node besides its operands."""
         before = 0
-        for used in node.all_input_nodes:
+        for used in (*node.all_input_nodes, *others):
             before |= self.of[used].before | self.of[used].members
         group = self.of[node] = _Group(len(self._nodes), before)
         self._nodes.append(node)
@@ -64,15 +68,17 @@ class _Groups:
         return True
 
 
-def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]]) -> list[list[fx.Node]]:
+def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]],
+            before: Before = {}) -> list[list[fx.Node]]:  # noqa: B006 (it is only read)
     """The groups, each in the graph's order. Nodes that may be in one have a layout; `apart` are
-    nodes and operands that may not be in one together."""
+    nodes and operands that may not be in one together; `before` is what must be run before a node
+    besides its operands."""
     nodes = list(graph.nodes)
     groups = _Groups()
     weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
     known: set[fx.Node] = set()
     for node in nodes:
-        group = groups.add(node)
+        group = groups.add(node, before.get(node, ()))
         if KEY not in node.meta or node in weights:
             continue
         known.add(node)
@@ -106,3 +112,38 @@ def without_parts(group: list[fx.Node]) -> list[fx.Node]:
         elif node in leaving and any(used in apart for used in node.all_input_nodes):
             apart.add(node)
     return [node for node in group if node not in apart]
+
+
+def cut(module: fx.GraphModule, groups: Sequence[Sequence[fx.Node]], before: Before) -> None:
+    """Makes a module of each group, called in its place, and puts the graph's nodes into an order
+    in which they can be run: that of the graph wherever it is one."""
+    graph, of = module.graph, {}
+    for i, group in enumerate(groups):
+        part, inputs, outputs = fuse_as_graphmodule(module, list(group), f"fused_{i}",
+                                                    dict.fromkeys(group))
+        last = group[-1]
+        insert_subgm(module, part, inputs, outputs, last)
+        of.update(dict.fromkeys(group, last.next))
+        erase_nodes(module, list(group))
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    behind: dict[fx.Node, list[fx.Node]] = {node: list(node.users) for node in place}
+    for node, earlier in before.items():
+        for one in earlier:
+            if of.get(one, one) is not of.get(node, node):
+                behind[of.get(one, one)].append(of.get(node, node))
+    waits = dict.fromkeys(place, 0)
+    for users in behind.values():
+        for node in users:
+            waits[node] += 1
+    output = graph.output_node()
+    ready = [place[node] for node, count in waits.items() if count == 0]
+    nodes = list(place)
+    while ready:
+        node = nodes[heapq.heappop(ready)]
+        if node is not output:
+            output.prepend(node)
+        for user in behind[node]:
+            waits[user] -= 1
+            if not waits[user]:
+                heapq.heappush(ready, place[user])
+    assert not any(waits.values()), "what is to be run needs itself"

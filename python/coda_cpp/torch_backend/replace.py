@@ -31,6 +31,8 @@ class Result:
         self._sizes = _dims([shape[i] for i in order], inputs)
         self._back = [order.index(i) for i in range(len(order))]
         self._dtype = dtype
+        self._is_constant = not node.meta.get(NEEDS) and any(
+            given.meta.get(NEEDS) for given in inputs)
 
     @property
     def is_narrow(self) -> bool:
@@ -42,6 +44,8 @@ class Result:
         if made.dim() != len(sizes) or not all(map(layouts.same, made.shape, sizes)):
             made = made.reshape(sizes)
         made = permuted(made, self._back)
+        if self._is_constant:  # others of the region's results have gradients
+            made = made.detach()
         return made if self._dtype in (None, made.dtype) else made.to(self._dtype)
 
 
@@ -77,6 +81,7 @@ class Region(torch.nn.Module):
         self._sources, self._whole, self.results = sources, whole, results
         self._behind = behind
         self.operands = operands
+        self.operations: fx.Graph | None = None  # as inline has traced them
 
     def key(self) -> str:
         """All that its operations depend on, where no size is a symbol, but for the use of the

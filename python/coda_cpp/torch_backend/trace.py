@@ -20,12 +20,15 @@ from torch.fx import traceback
 from torch.fx._lazy_graph_module import _make_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from coda_cpp.torch_backend.layout import NotUnderstood
+
 ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
 EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 SET_GRAD = torch._C._set_grad_enabled
 _SWITCHES = {ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD}
 ORIGIN = ("stack_trace", "nn_module_stack")  # in a node's meta, as Dynamo writes them
 _NOTES = {torch._C._log_api_usage_once}  # they do nothing to a tensor
+MEMORY = "coda_memory"  # in a tensor's meta: the same for those that lie in the same memory
 
 
 def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
@@ -42,11 +45,24 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
             if made is not None:
                 return made
     with traceback.preserve_node_meta():
-        return make_fx(fx.Interpreter(module).run, pre_dispatch=True)(*stand_ins)
+        made = make_fx(fx.Interpreter(module).run, pre_dispatch=True)(*stand_ins)
+    for node in made.graph.nodes:
+        if node.op == "get_attr" and isinstance(getattr(made, node.target), FakeTensor):
+            raise NotUnderstood("a tensor comes into the graph by a way that no trace sees")
+        node.meta[MEMORY] = _memory(node.meta.get("val"))
+    return made
 
 
 def _origin(node: fx.Node) -> dict[str, Any]:
     return {key: node.meta[key] for key in ORIGIN if key in node.meta}
+
+
+def _memory(value: Any) -> int | None:
+    """A number of the memory that a tensor lies in; none: it is no single tensor."""
+    try:
+        return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    except (RuntimeError, NotImplementedError):  # sparse ones have none
+        return id(value)
 
 
 def _tensor(node: Any) -> FakeTensor | None:
@@ -101,7 +117,9 @@ class _Call:
                 self._place[id(_tensor(used))] = len(self.operands)
                 self.operands.append(used)
         self._given = [_tensor(used) for used in self.operands]
+        memories = list(map(_memory, self._given))
         self.key = (node.op, node.target, switched, tuple(map(_facts, self._given)),
+                    tuple(map(memories.index, memories)),
                     repr(self._arguments(lambda place: f"%{place}")))
 
     def _arguments(self, of: Callable[[int], Any]) -> Any:
@@ -156,6 +174,17 @@ def _switch(node: fx.Node, entered: list[Any]) -> None:
         SET_GRAD(*node.args)
 
 
+def _copy_memories(operations: fx.Graph, copies: Mapping[fx.Node, Any]) -> None:
+    """What lies in the same memory as an operand, or as another result, does so in the copy."""
+    of: dict[int | None, Any] = {None: None}
+    for node in operations.nodes:
+        memory = _memory(node.meta.get("val"))
+        if node.op == "placeholder":
+            of.setdefault(memory, copies[node].meta[MEMORY])
+        elif node.op != "output":
+            copies[node].meta[MEMORY] = of.setdefault(memory, object())
+
+
 def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any, fx.Graph]
               ) -> fx.GraphModule | None:
     """None: a call has constants of its own, which another graph would have to keep."""
@@ -167,6 +196,7 @@ def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any,
             if node.op == "placeholder":
                 made[node] = graph.placeholder(node.name)
                 made[node].meta["val"] = node.meta["example_value"]
+                made[node].meta[MEMORY] = _memory(node.meta["example_value"])
             elif node.op == "output":
                 graph.output(fx.map_arg(node.args[0], made.__getitem__))
             elif node.target in _SWITCHES:
@@ -186,6 +216,7 @@ def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any,
                 for operation in operations.nodes:
                     if operation.op == "call_function":
                         copies[operation].meta.update(_origin(node))
+                _copy_memories(operations, copies)
             elif _is_part(node):
                 made[node] = made[node.args[0]][node.args[1]]
     return _make_graph_module({}, graph)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Higher-order operators in a graph: blocks of activation checkpointing, custom autograd.Functions,
+conditions, what else calls subgraphs, and what torch.func transforms (vmap, grad), which is cut out
+as a subgraph since no trace sees through it.
+
+While the graph around is brought into its normal form an operator stands for each call, which says
+only what shapes it makes. Then the call is put back: a block of checkpointing fused by itself, with
+what is known of its operands, any other call as Dynamo had it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule, insert_subgm
+
+from coda_cpp.torch_backend.layout import NotUnderstood
+from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
+
+CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
+AUTOCAST = "coda_autocast"  # in a stand-in's meta: under which autocast it is called, if any
+_LIBRARY = torch.library.Library("coda_cpp", "FRAGMENT")
+_LIBRARY.define("subgraph(Tensor[] tensors, SymInt[] sizes, int which) -> Tensor[]")
+SUBGRAPH = torch.ops.coda_cpp.subgraph.default
+fx.node.has_side_effect(SUBGRAPH)  # what it stands for may write
+_numbers = itertools.count()
+_calls: dict[int, fx.Node] = {}  # while a graph is traced: Dynamo's call of each
+
+
+def _made(call: fx.Node) -> list[Any]:
+    made = call.meta["example_value"]
+    return list(made) if isinstance(made, (tuple, list)) else [made]
+
+
+@torch.library.impl(_LIBRARY, "subgraph", "CompositeExplicitAutograd")
+def _shapes(tensors: list[torch.Tensor], sizes: list[int], which: int) -> list[torch.Tensor]:
+    return [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+            if isinstance(t, torch.Tensor) else torch.empty(0) for t in _made(_calls[which])]
+
+
+def _module(node: fx.Node) -> torch.nn.Module | None:
+    """The subgraph that the node names."""
+    found = getattr(node.graph.owning_module, node.target) if node.op == "get_attr" else None
+    return found if isinstance(found, torch.nn.Module) else None
+
+
+def _operands(call: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
+    """Tensors, and sizes."""
+    nodes = [node for node in call.all_input_nodes if _module(node) is None]
+    tensors = [n for n in nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
+    sizes = [node for node in nodes if node not in tensors]
+    if not all(isinstance(n.meta.get("example_value"), (int, torch.SymInt)) for n in sizes):
+        raise NotUnderstood(f"{call.target} has operands that are neither tensors nor sizes")
+    return tensors, sizes
+
+
+def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx.Node]]:
+    """The module with operators for its calls, and those by their operators' number."""
+    module = _with_sections(module)
+    calls = [node for node in module.graph.nodes
+             if isinstance(node.target, torch._ops.HigherOrderOperator)
+             or node.op == "call_module"]
+    found: dict[int, fx.Node] = {}
+    if not calls:
+        return module, found
+    graph, copies = fx.Graph(), {}
+    graph.output(graph.graph_copy(module.graph, copies))
+    for call in calls:
+        which, node = next(_numbers), copies[call]
+        tensors, sizes = _operands(call)
+        with graph.inserting_before(node):
+            stand_in = graph.call_function(
+                SUBGRAPH, ([copies[n] for n in tensors], [copies[n] for n in sizes], which))
+        stand_in.meta["example_value"] = call.meta["example_value"]
+        if not isinstance(call.meta["example_value"], (tuple, list)):
+            with graph.inserting_before(node):
+                stand_in = graph.call_function(_first, (stand_in,))
+        found[which] = _calls[which] = call
+        node.replace_all_uses_with(stand_in)
+        graph.erase_node(node)
+    return fx.GraphModule(module, graph), found
+
+
+def _with_sections(module: fx.GraphModule) -> fx.GraphModule:
+    """The module, in which each section of torch.func's is a call of a module."""
+    if not any(map(_nesting, module.graph.nodes)):
+        return module
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    module, depth, sections = fx.GraphModule(module, graph), 0, []
+    for node in graph.nodes:
+        change = _nesting(node)
+        if depth == 0 and change > 0:
+            sections.append([])
+        if depth or change > 0:
+            sections[-1].append(node)
+        depth += change
+    for i, section in enumerate(sections):
+        part, inputs, outputs = fuse_as_graphmodule(
+            module, section, f"section_{i}", always_return_tuple=True)
+        made = tuple(node.meta.get("example_value") for node in outputs)
+        last = section[-1]
+        insert_subgm(module, part, inputs, outputs, last)
+        last.next.meta["example_value"] = made
+        erase_nodes(module, section)
+    return module
+
+
+def _nesting(node: fx.Node) -> int:
+    """1 where a section of torch.func's begins, -1 where it ends."""
+    name = getattr(node.target, "__name__", "")
+    return name.endswith("_increment_nesting") - name.endswith("_decrement_nesting")
+
+
+def _first(made: list[torch.Tensor]) -> torch.Tensor:
+    return made[0]
+
+
+def forget(calls: Mapping[int, fx.Node]) -> None:
+    for which in calls:
+        del _calls[which]
+
+
+def aliases(call: fx.Node, which: int) -> int | None:
+    """The number of the tensor operand in whose memory a result lies; none: in its own."""
+    made = _made(call)[which]
+    for i, operand in enumerate(_operands(call)[0]):
+        given = operand.meta["example_value"]
+        if isinstance(made, torch.Tensor) and (
+                given.untyped_storage()._cdata == made.untyped_storage()._cdata):
+            return i
+    return None
+
+
+def may_write(call: fx.Node) -> bool:
+    """Whether the call may write into a tensor that it is given."""
+    if call.op == "call_module":
+        return _body_may_write(call.graph.owning_module.get_submodule(call.target))
+    return "mutation" in call.target.__name__ or any(
+        _body_may_write(body) for body in map(_module, call.all_input_nodes) if body is not None)
+
+
+def _body_may_write(body: torch.nn.Module) -> bool:
+    return not isinstance(body, fx.GraphModule) or any(map(_node_may_write, body.graph.nodes))
+
+
+def _node_may_write(node: fx.Node) -> bool:
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return may_write(node)
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.is_mutable
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = getattr(node.target, "__name__", str(node.target))
+    is_in_place = name.endswith("_") and not name.endswith("__") or name in (
+        "setitem", "batch_norm", "instance_norm")
+    is_operators = name.startswith("i") and hasattr(torch.Tensor, f"__{name}__")
+    is_asked_for = node.kwargs.get("inplace") or "out" in node.kwargs or (
+        "dropout" in name and node.args[3:4] == (True,))
+    return bool(is_in_place or is_operators or is_asked_for)
+
+
+def _given(node: fx.Node, call: fx.Node) -> dict[fx.Node, Any]:
+    """What stands for the operands of the call, of its stand-in."""
+    tensors, sizes = _operands(call)
+    return {**dict(zip(tensors, node.args[0], strict=True)),
+            **dict(zip(sizes, node.args[1], strict=True))}
+
+
+def operands(node: fx.Node, call: fx.Node) -> list[Any]:
+    """What the block of a stand-in is called with, in its order."""
+    given = _given(node, call)
+    return [given[arg] if isinstance(arg, fx.Node) else arg for arg in call.args[1:]]
+
+
+@contextlib.contextmanager
+def as_called(node: fx.Node) -> Iterator[None]:
+    """Under the autocast that the call is under for which the node stands."""
+    device, dtype, *_ = node.meta.get(AUTOCAST, ("cpu", None))
+    with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False), (
+            torch.autocast(device, dtype, enabled=AUTOCAST in node.meta)):
+        yield
+
+
+def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
+             block: fx.GraphModule | None = None) -> None:
+    """The call in place of its stand-in, with `block` for its subgraph if that was fused, else
+    under the autocast that it was called under. Subgraphs have Dynamo's names: caches know graphs
+    by text."""
+    graph, new = module.graph, _given(node, call)
+    section = node.meta.get(AUTOCAST) if block is None else None
+    with graph.inserting_before(node):
+        for body in call.all_input_nodes:
+            if _module(body) is not None:
+                setattr(module, body.target, block or _module(body))
+                new[body] = graph.get_attr(body.target)
+        entered = graph.call_function(ENTER_AUTOCAST, section) if section else None
+        if call.op == "call_module":
+            setattr(module, call.target, call.graph.owning_module.get_submodule(call.target))
+        back = graph.create_node(call.op, call.target, fx.map_arg(call.args, new.__getitem__),
+                                 fx.map_arg(call.kwargs, new.__getitem__))
+        if entered is not None:
+            graph.call_function(EXIT_AUTOCAST, (entered,))
+    back.meta.update(call.meta)
+    back.meta["val"] = node.meta.get("val")
+    node.replace_all_uses_with(back)
+    graph.erase_node(node)

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that write in place, stop gradients, or call functions of their own in the midst of what
+can be fused: the rest is fused, and outputs, gradients and what was written are eager's."""
+
+import copy
+import unittest
+import unittest.mock
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch.nn import functional
+
+from coda_cpp.torch_backend import coda, replace
+from compiled import Recorder, error, llama, ids
+
+WIDTH = 32
+
+
+class Around(nn.Module):
+    """A layer, what is given, and a layer."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.third, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.scale = nn.Parameter(torch.rand(WIDTH) + 0.5)
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self._between = between
+
+    def forward(self, x):
+        x = self.second(functional.gelu(self.first(self.norm(x))))
+        x = self._between(self, x)
+        return self.last(functional.silu(self.third(x)))
+
+
+class Doubled(torch.autograd.Function):
+    """Its gradient is none that could be derived."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        return gradient * x.sign()
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+def relu_(model, x):
+    return functional.relu(x, inplace=True)
+
+
+def relu_whose_operand_is_read(model, x):
+    functional.relu_(x)
+    return x + 1
+
+
+def through_a_view(model, x):
+    x[..., :8].mul_(model.scale[:8])
+    return x
+
+
+def through_views_of_views(model, x):
+    heads = x.view(*x.shape[:-1], 4, 8).transpose(1, 2)
+    heads[:, 1:3].select(1, 0).add_(1).sub_(heads[:, 0])
+    return x
+
+
+def through_a_part(model, x):
+    a, b = x.clone().chunk(2, -1)
+    y = torch.zeros_like(x)
+    y[..., :16] = a
+    y[..., 16:] += b * 2
+    return y
+
+
+def a_view_is_read_after_its_tensor_is_written(model, x):
+    before = x.transpose(0, 1)
+    x *= 2
+    return before.transpose(0, 1) + x
+
+
+def a_fresh_mask(model, x):
+    mask = torch.zeros(x.shape[-1], dtype=x.dtype)
+    mask[:8] = 1
+    return x * mask
+
+
+def a_filled_mask(model, x):
+    mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril_()
+    weights = torch.zeros(x.shape[1], x.shape[1], dtype=x.dtype).masked_fill_(~mask, -1e4)
+    return weights.softmax(-1) @ x
+
+
+def other_writes(model, x):
+    x = (x * 1).clamp_(min=-1).exp_() - 0.5
+    x = x.clone().sub_(0.5, alpha=2)
+    x[0, 1:3] = x[1, :2]
+    x[:, 0].zero_()
+    x[:, 1].fill_(0.25)
+    x.index_add_(1, torch.tensor([1, 2]), x[:, 3:5].clone())
+    return x.masked_fill_(x > 2, 2.0)
+
+
+def a_copy_is_no_other_name(model, x):
+    y = torch.empty_like(x)
+    y.copy_(x)
+    y.add_(1)
+    return x * y
+
+
+def a_count(model, x):
+    model.count += 1
+    return x
+
+
+def a_running_mean(model, x):
+    with torch.no_grad():
+        model.mean.lerp_(x.mean((0, 1)), 0.1)
+    return x - model.mean.to(x.dtype)
+
+
+def a_mean_is_read_before_and_after(model, x):
+    y = x + model.mean.to(x.dtype)
+    model.mean.add_(1)
+    z = y * (model.mean.to(x.dtype) + 1)
+    model.mean.mul_(2)
+    return z + model.mean.to(x.dtype)
+
+
+def a_statistic(model, x):
+    with torch.no_grad():
+        scale = x.abs().amax()
+    return x / (scale + 1)
+
+
+def a_weight_is_clamped(model, x):
+    with torch.no_grad():
+        model.scale.clamp_(max=1.0)
+    return x * model.scale
+
+
+def written_behind_autograds_back(model, x):
+    """The values change, the gradient does not: no value has both."""
+    y = x * 2
+    y.detach()[..., 0].add_(1)
+    return y + 1
+
+
+def written_without_gradients(model, x):
+    y = x * 2
+    with torch.no_grad():
+        y.clamp_(min=0)
+    return y + 1
+
+
+def a_function(model, x):
+    return Doubled.apply(x)
+
+
+def a_function_whose_result_is_its_operand(model, x):
+    y = Same.apply(x)
+    return y + x
+
+
+def a_function_without_gradients(model, x):
+    with torch.no_grad():
+        y = Doubled.apply(x)
+    return x + y
+
+
+def mapped(model, x):
+    return torch.func.vmap(lambda row: row * row.sum(-1, keepdim=True))(x)
+
+
+def a_condition(model, x):
+    return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+
+FUSED = [relu_, relu_whose_operand_is_read, through_a_view, through_views_of_views, through_a_part,
+         a_view_is_read_after_its_tensor_is_written, a_fresh_mask, a_filled_mask, other_writes,
+         a_copy_is_no_other_name, a_count, a_running_mean, a_mean_is_read_before_and_after,
+         a_statistic, a_weight_is_clamped, a_function, a_function_without_gradients, mapped,
+         a_condition]
+FUSED_BEHIND = [written_behind_autograds_back, written_without_gradients,
+                a_function_whose_result_is_its_operand]
+
+
+def normed(model, x):
+    return model.batch_norm(x.flatten(0, 1)).view(x.shape)
+
+
+class Written(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+
+    def _check(self, model, dtype=torch.float32, given=None, fused=4):
+        model = model.to(dtype)
+        x = torch.randn(3, 6, WIDTH, dtype=dtype) if given is None else given
+        ways, recorder = [], Recorder()
+        exact = copy.deepcopy(model).double()
+        for way in (model, copy.deepcopy(model), exact):
+            torch.manual_seed(1)
+            run = torch.compile(way, backend=recorder) if way is model else way
+            inputs = x.double() if way is exact else x
+            inputs = inputs.clone().requires_grad_()
+            for _ in range(2):  # what was written is read
+                way.zero_grad()
+                inputs.grad = None
+                y = run(inputs)
+                upstream = torch.linspace(-1, 1, y.numel()).view(y.shape)
+                (y.double() * upstream).sum().backward()
+            ways.append([y.detach(), inputs.grad,
+                         *(p.grad for p in way.parameters() if p.grad is not None),
+                         *(b.double() for b in way.buffers() if b.double().norm() > 0)])
+        found, eager, truth = ways
+        self.assertEqual(len(found), len(eager))
+        self.assertLess(error(found, truth), 1.5 * error(eager, truth) + 2e-5)
+        layers = [layer for report in recorder.reports[:1] for layer in report.layers]
+        self.assertEqual(sum(layer.is_fused for layer in layers), fused,
+                         [layer.reason for layer in layers])
+
+    def test_the_rest_is_fused_and_all_is_right(self):
+        for between in FUSED:
+            for dtype in (torch.float32, torch.bfloat16):
+                if between is other_writes and dtype == torch.bfloat16:
+                    continue  # comparisons of rounded numbers
+                with self.subTest(between.__name__, dtype=dtype):
+                    torch._dynamo.reset()
+                    self._check(Around(between), dtype)
+
+    def test_what_cannot_be_a_value_stays_and_ends_a_region(self):
+        for between in FUSED_BEHIND:
+            with self.subTest(between.__name__):
+                torch._dynamo.reset()
+                self._check(Around(between))
+
+    def test_statistics_of_batches(self):
+        model = Around(lambda model, x: normed(model, normed(model, x) + x))
+        model.batch_norm = nn.BatchNorm1d(WIDTH)
+        self._check(model)
+        torch._dynamo.reset()
+        self._check(model.eval())
+
+    def test_what_is_given_is_written(self):
+        def writes(x, w):
+            y = functional.silu(functional.linear(x, w))
+            view = x.view(-1, WIDTH)
+            x[0].add_(1)
+            z = functional.gelu(functional.linear(x, w))
+            x.mul_(2)
+            return y + z, view, x
+
+        w = torch.randn(WIDTH, WIDTH) / 6
+        x = torch.randn(3, 6, WIDTH)
+        recorder = Recorder()
+        given = [x.clone(), x.clone()]
+        found = torch.compile(writes, backend=recorder)(given[0], w)
+        expected = writes(given[1], w)
+        for a, b in zip((*found, given[0]), (*expected, given[1])):
+            torch.testing.assert_close(a, b)
+        self.assertEqual(len(recorder.reports[0].taken), 1)
+        for made in found[1:]:
+            self.assertEqual(made.untyped_storage().data_ptr(),
+                             given[0].untyped_storage().data_ptr())
+
+    def test_results_share_memory_as_eagers_do(self):
+        def shares(x, w):
+            y = functional.silu(functional.linear(x, w))
+            return y, y.view(-1), x.view(-1)
+
+        x, w = torch.randn(3, 6, WIDTH), torch.randn(WIDTH, WIDTH)
+        recorder = Recorder()
+        y, flat, given = torch.compile(shares, backend=recorder)(x, w)
+        self.assertEqual(len(recorder.reports[0].taken), 1)
+        y.zero_()
+        self.assertEqual(float(flat.abs().sum()), 0)
+        x.zero_()
+        self.assertEqual(float(given.abs().sum()), 0)
+
+    def test_a_written_input_has_its_gradient(self):
+        def writes(x, w):
+            h = x * 1  # no leaf
+            part = h[:, :3]
+            part.mul_(functional.silu(functional.linear(part, w)))
+            return functional.linear(h, w).square().mean()
+
+        w = torch.randn(WIDTH, WIDTH, requires_grad=True)
+        x = torch.randn(3, 6, WIDTH, requires_grad=True)
+        recorder = Recorder()
+        found = torch.autograd.grad(torch.compile(writes, backend=recorder)(x, w), (x, w))
+        expected = torch.autograd.grad(writes(x, w), (x, w))
+        self.assertLess(error(found, expected), 1e-5)
+        self.assertTrue(all(layer.is_fused for layer in recorder.reports[0].layers))
+
+    def test_lengths_that_vary(self):
+        model = Around(through_a_view)
+        called = torch.compile(model, backend=Recorder(strict=True), dynamic=True)
+        for rows in (5, 7, 9):
+            x = torch.randn(2, rows, WIDTH)
+            torch.testing.assert_close(called(x), model(x), rtol=1e-4, atol=1e-5)
+
+    def test_hugging_faces_cache(self):
+        model = llama(use_cache=True).train()
+        batch = ids()
+        recorder = Recorder(strict=True)
+        called = torch.compile(model, backend=recorder)
+        outcomes = []
+        for run in (called, model):
+            model.zero_grad()
+            made = run(input_ids=batch, labels=batch)
+            made.loss.backward()
+            outcomes.append([made.loss.detach(), made.past_key_values.layers[1].keys.detach(),
+                             *(p.grad.clone() for p in model.parameters())])
+        self.assertLess(error(*outcomes), 2e-5)
+        self.assertTrue(all(layer.is_fused for layer in recorder.reports[0].layers))
+
+
+class Failures(unittest.TestCase):
+    """Whatever of ours fails while a model is compiled, the model runs as without us."""
+
+    def setUp(self):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        self.model, self.x = Around(relu_), torch.randn(2, 5, WIDTH)
+
+    def _runs(self, where, name, taken):
+        def fails(*_, **__):
+            raise RuntimeError("of ours")
+
+        recorder = Recorder()
+        with unittest.mock.patch.object(where, name, fails), self.assertLogs("coda_cpp") as log:
+            found = torch.compile(self.model, backend=recorder)(self.x)
+        torch.testing.assert_close(found, self.model(self.x))
+        self.assertIn("of ours", "".join(log.output))
+        self.assertEqual(len(recorder.reports[0].taken), taken)
+
+    def test_in_the_normal_form(self):
+        self._runs(coda, "Normal", 0)
+
+    def test_in_a_regions_plan(self):
+        self._runs(coda, "as_region", 0)
+
+    def test_when_a_region_is_run_with_stand_ins(self):
+        self._runs(replace.Region, "forward", 0)
+
+    def test_in_the_inner_compiler(self):
+        self._runs(coda, "_compiled", 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
