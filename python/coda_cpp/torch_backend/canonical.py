@@ -85,7 +85,8 @@ def rewrite(graph: fx.Graph) -> None:
             node.target = _aten.reshape.default
         elif target is _aten.view_as.default and all(isinstance(n, int) for n in made.shape):
             node.target, node.args = _aten.reshape.default, (node.args[0], list(made.shape))
-        elif target in (_aten.t.default, _aten.mT.default) and made.dim() >= 2:
+        elif target is _aten.mT.default or (
+                target in (_aten.t.default, _aten.numpy_T.default) and made.dim() == 2):
             node.target, node.args = _aten.transpose.int, (node.args[0], -2, -1)
         elif target is _aten.movedim.int:
             order = list(range(made.dim()))
@@ -138,7 +139,8 @@ def _is_weight(node: Any) -> bool:
 
 
 _OF_WEIGHTS = {*layouts.VIEWS, *layouts.TURNS, _aten.to.dtype, _aten.t.default, _aten.view.default,
-               _aten.mT.default, _aten.clone.default, _aten.detach.default}
+               _aten.mT.default, _aten.numpy_T.default, _aten.clone.default,
+               _aten.detach.default}
 
 
 def _turned(node: fx.Node, weight: fx.Node) -> fx.Node:
@@ -201,8 +203,9 @@ def _einsum(node: fx.Node, equation: str, operands: Sequence[fx.Node]) -> fx.Nod
     new = [name for name in of_weight if name not in summed]
     lead = of_x[:len(of_x) - len(summed)]
     is_linear = of_weight == "".join(new + summed)
-    if (not _is_weight(weight) or not summed or not new or "." in of_weight or set(summed) & set(out)
-            or len(set(of_x)) != len(of_x) or len(set(of_weight)) != len(of_weight)
+    if (not _is_weight(weight) or not summed or not new or "." in of_weight
+            or set(summed) & set(out) or len(set(of_x)) != len(of_x)
+            or len(set(of_weight)) != len(of_weight)
             or of_x != lead + "".join(summed) or out != lead + "".join(new)
             or not is_linear and of_weight != "".join(summed + new)):
         return None

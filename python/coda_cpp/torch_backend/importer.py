@@ -172,15 +172,18 @@ class Importer:
         columns = math.prod(layouts.number(value.shape[i]) for i in dims["c"])
         others = math.prod(layouts.number(sizes[i + shift]) for i in heads[:-1]) if dims["c"] else 1
         order = tuple(dims["r"] + dims["c"])
-        symbol = f"P{len(self.inputs)}"
-        declare = self.graph.parameter if node.meta.get(NEEDS) else self.graph.table
+        needs, read_rows = node.meta.get(NEEDS), math.prod(value.shape[i] for i in dims["r"])
+        if needs and not isinstance(read_rows, int):
+            raise NotUnderstood("a tensor with a gradient is broadcast along rows that vary")
+        size = read_rows if needs else f"P{len(self.inputs)}"  # the backward knows no table's size
+        declare = self.graph.parameter if needs else self.graph.table
 
         def read(half: int | None) -> _core.Value:
             if half is not None and node.meta.get(EQUAL_HALVES):
                 half = 0
             table = self._input(
                 node, Source("table", order, columns, half, rounded), declare,
-                (symbol, columns if half is None else columns // 2), _name(dtype))
+                (size, columns if half is None else columns // 2), _name(dtype))
             positions = self._input(node, Source("positions" if is_last else "groups", order,
                                                  columns), self.graph.table, ("M", 1), "i32")
             return b.gather_rows(table, positions)

@@ -129,7 +129,7 @@ def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, 
     """One for all regions that compute the same: layers share plans, kernels and sessions, but not
     the scales of products in 8 bits."""
     products = products if region.storage == torch.bfloat16 else ""
-    given = [(value.name, value.shape, value.dtype, source.form)
+    given = [(value.name, value.shape, value.dtype, value.is_table, source.form)
              for (_, source), value in region.inputs.items()]
     key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal, products,
                 objective, rounded))
@@ -181,7 +181,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
         raise NotUnderstood("it does not read all that it is given")
     nominal = {"M": _hint(region.rows)}
     for (node, source), value in region.inputs.items():
-        if source.form == "table":
+        if source.form == "table" and value.is_table:
             nominal[str(value.shape[0])] = _hint(value_of(node).numel()) // source.columns
     place = {node: i for i, node in enumerate(placeholders)}
     weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}

@@ -43,7 +43,7 @@ def _softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
 
 
 def _log_sigmoid(x: Value) -> Value:
-    return b.minimum(x, 0.0) - _log1p_exp(b.minimum(-x, x))
+    return b.minimum(x, 0.0) - _log1p_exp(b.minimum(x, -x))  # 1 - 1/2 at 0 again
 
 
 def _mish(x: Value) -> Value:
@@ -81,7 +81,8 @@ def _hardtanh(x: Value, low: float = -1.0, high: float = 1.0) -> Value:
 
 
 def _hardsigmoid(x: Value) -> Value:
-    return _hardtanh(x + 3.0, 0.0, 6.0) * (1 / 6)
+    """Of x, not of x + 3, which would lose digits of x where it is saved for the backward."""
+    return _hardtanh(x, -3.0, 3.0) * (1 / 6) + 0.5
 
 
 def _threshold(x: Value, threshold: float, value: float) -> Value:

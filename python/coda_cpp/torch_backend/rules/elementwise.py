@@ -30,12 +30,13 @@ def _elementwise(name: str, is_reversed: bool = False) -> Callable[[Importer, fx
         if set(node.kwargs) - {"alpha"} or isinstance(alpha, fx.Node):
             raise NotUnderstood("arguments that are no operands, as a division's rounding")
         dtype = value_of(node).dtype
-        operands = [region.operand(arg, node) for arg in arguments]
+        operands = [region.operand(arg, node) for arg in
+                    (reversed(arguments) if is_reversed else arguments)]
         if alpha != 1:
             operands[1] = (Number(float(alpha) * operands[1].value)
                            if isinstance(operands[1], Number)
                            else Computed(dtype, "mul", [operands[1], Number(float(alpha))]))
-        return Computed(dtype, name, operands[::-1] if is_reversed else operands)
+        return Computed(dtype, name, operands)
     return rule
 
 

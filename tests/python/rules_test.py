@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rule of the importer over its arguments: results and gradients against float64, beside what
+eager PyTorch makes of the same rounded inputs, in each type and at scales from 1e-3 to 100. A case
+is a function of what a linear layer makes and of more operands, and all of it has to be fused.
+"""
+
+import dataclasses
+import math
+import unittest
+from collections.abc import Callable
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
+
+from coda_cpp.torch_backend import coda, options, report
+
+B, T, K, N = 2, 24, 32, 64
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+SCALES = (1e-3, 0.02, 1.0, 100.0)
+FEW, MANY = 2, 32  # seeds
+
+# Operands by letters: what they are of, and whether they have a gradient.
+OPERANDS = {
+    "w": lambda: torch.rand(N) + 0.5,  # a vector of columns
+    "b": lambda: torch.randn(N),
+    "s": lambda: torch.tensor(0.7),  # a learned scalar
+    "S": lambda: torch.tensor([1.3]),
+    "x": lambda: torch.randn(B, T, N),  # a matrix
+    "v": lambda: torch.randn(B, 1, N),  # a vector of a batch
+    "p": lambda: torch.randn(1, T, N),  # one of a position
+    "t": lambda: torch.randn(1, T, 1),
+    "r": lambda: torch.rand(B, T, 1) + 0.5,  # a number of a row
+    "h": lambda: torch.rand(4, 1) + 0.5,  # a number of a head
+    "H": lambda: torch.rand(4, 16) + 0.5,
+    "d": lambda: torch.rand(16) + 0.5,
+    "m": lambda: torch.rand(B, T, N) < 0.7,  # masks
+    "k": lambda: torch.rand(B, T, 1) < 0.7,
+    "c": lambda: torch.rand(N) < 0.7,
+    "i": lambda: (torch.rand(B, T, 1) < 0.7).long(),
+    "j": lambda: torch.randint(-3, 4, (T, 1)),
+    "o": lambda: torch.randn(40, N) / 8,  # weights
+    "O": lambda: torch.randn(N, 40) / 8,
+    "3": lambda: torch.randn(N, 5, 8) / 8,
+}
+
+
+@dataclasses.dataclass
+class Case:
+    function: Callable
+    operands: str = ""
+    left: int = 0  # operations that stay PyTorch's
+
+
+def heads(h):
+    return h.view(B, T, 4, 16)
+
+
+def rotated(h, angle):
+    a, b = h.chunk(2, -1)
+    return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+
+def interleaved(h):
+    a, b = h.view(B, T, N // 2, 2).unbind(-1)
+    return torch.stack((a - 0.5 * b, b + 0.5 * a), -1).flatten(-2)
+
+
+CASES = {
+    # Arithmetic.
+    "add": Case(lambda h, x: h + x, "x"), "add a number": Case(lambda h: h + 0.3),
+    "add alpha": Case(lambda h, x: torch.add(h, x, alpha=-0.5), "x"),
+    "add alpha to a number": Case(lambda h: torch.add(h, 2, alpha=0.25)),
+    "sub": Case(lambda h, x: h - x, "x"), "sub alpha": Case(lambda h, x: h.sub(x, alpha=3), "x"),
+    "rsub": Case(lambda h: 1 - h), "rsub alpha": Case(lambda h: torch.rsub(h, 2, alpha=0.5)),
+    "mul": Case(lambda h, x: h * x, "x"), "mul itself": Case(lambda h: h * h),
+    "div": Case(lambda h, r: h / r, "r"),
+    "div by a matrix": Case(lambda h, x: x / (2 + h.abs()), "x"),
+    "reciprocal": Case(lambda h: 1 / (h.abs() + 0.1)), "neg": Case(lambda h: -h),
+    "abs": Case(torch.abs),
+    "square": Case(torch.square),
+    "sqrt": Case(lambda h: (h.abs() + 1e-3).sqrt()),
+    "rsqrt": Case(lambda h: (h * h + 0.01).rsqrt()), "exp": Case(lambda h: (-h.abs()).exp()),
+    "log": Case(lambda h: (h.abs() + 0.5).log()), "erf": Case(torch.erf), "tanh": Case(torch.tanh),
+    "sigmoid": Case(torch.sigmoid), "clamp": Case(lambda h: h.clamp(-0.75, 0.5)),
+    "clamp min": Case(lambda h: h.clamp(min=-0.015625)),
+    "clamp max": Case(lambda h: h.clamp(max=0.015625)),
+    "clip": Case(lambda h: h.clip(0, 1)), "clamp_min": Case(lambda h: h.clamp_min(0.125)),
+    "clamp_max": Case(lambda h: h.clamp_max(-0.125)),
+    **{f"power {p}": Case(lambda h, p=p: (h.abs() + 0.2) ** p)
+       for p in (1, 2, 3, 4, 5, 7, 0.5, -0.5, -1, -2, -3)},
+    "odd power": Case(lambda h: h ** 3),
+    "maximum": Case(torch.maximum, "x"), "minimum": Case(torch.minimum, "x"),
+    "addcmul": Case(lambda h, x, w: torch.addcmul(x, h, w, value=0.5), "xw"),
+    "lerp": Case(lambda h, x: torch.lerp(x, h, 0.3), "x"),
+    # Activations.
+    **{name: Case(getattr(F, name)) for name in (
+        "silu", "gelu", "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "softplus", "mish",
+        "hardswish", "hardsigmoid", "hardtanh", "logsigmoid", "softsign", "glu")},
+    "gelu tanh": Case(lambda h: F.gelu(h, approximate="tanh")),
+    "quick gelu": Case(lambda h: h * torch.sigmoid(1.702 * h)),
+    "relu squared": Case(lambda h: F.relu(h).square()),
+    "leaky relu of a slope": Case(lambda h: F.leaky_relu(h, 0.3)),
+    "elu of an alpha": Case(lambda h: F.elu(h, 0.4)),
+    "celu of an alpha": Case(lambda h: F.celu(h, 2.5)),
+    "softplus of a beta": Case(lambda h: F.softplus(h, 3.0, 15.0)),
+    "hardtanh of bounds": Case(lambda h: F.hardtanh(h, -0.25, 0.625)),
+    "threshold": Case(lambda h: F.threshold(h, 0.125, 0.25)), "prelu": Case(F.prelu, "S"),
+    "swiglu": Case(lambda h: F.silu(h[..., :32]) * h[..., 32:]),
+    "relu glu": Case(lambda h: F.relu(h.chunk(2, -1)[0]) * h.chunk(2, -1)[1]),
+    # Masks and choices.
+    "mask": Case(lambda h, m: h * m, "m"), "mask of rows": Case(lambda h, k: h * k, "k"),
+    "mask of columns": Case(lambda h, c: h * c, "c"), "integers": Case(lambda h, i: h * i, "i"),
+    "integers of positions": Case(lambda h, j: h * j, "j"),
+    "masked_fill": Case(lambda h, k: h.masked_fill(~k, 0.5), "k"),
+    "where": Case(lambda h, m, x: torch.where(m, h, x), "mx"),
+    "where with a number": Case(lambda h, k: torch.where(k, h, 0.25), "k"),
+    "where with a number first": Case(lambda h, c: torch.where(c, -0.25, h), "c"),
+    "where it is positive": Case(lambda h: torch.where(h > 0, h, 0.1 * h)),
+    "times where": Case(lambda h: h * (h >= 0.015625)),
+    "both masks": Case(
+        lambda h, m: h.masked_fill(m & (h > 0), 0.5) + h.masked_fill(m | ~(h < 0.125), 0),
+                       "m"),
+    # Factors and terms of fewer dimensions.
+    "layer scale": Case(lambda h, w, x: x + h * w, "wx"), "scalar": Case(lambda h, s: h * s, "s"),
+    "scalar of one dimension": Case(lambda h, S: h + S, "S"),
+    "row's factor": Case(lambda h, r: h * r, "r"),
+    "position's factor": Case(lambda h, t: h * t, "t"),
+    "batch's vector": Case(lambda h, v: h + v, "v"),
+    "position's vector": Case(lambda h, p: h + p, "p"),
+    "modulation": Case(lambda h, v: F.layer_norm(h, (N,)) * (1 + v) + 0.5 * v, "v", left=2),
+    "head's factor": Case(lambda h, f: (heads(h) * f).flatten(-2), "h"),
+    "head's vectors": Case(lambda h, f: (heads(h) * f).flatten(-2), "H"),
+    "each head's vector": Case(lambda h, f: (heads(h) * f).flatten(-2), "d"),
+    "several branches": Case(lambda h, x, w: x + h * w + F.silu(h) + 0.5 * h.square(), "xw"),
+    # Sums and norms.
+    "mean": Case(lambda h: h - h.mean(-1, keepdim=True)),
+    "sum": Case(lambda h: h + h.sum(-1, keepdim=True)),
+    "mean without its dimension": Case(lambda h: h - h.mean(-1).unsqueeze(-1)),
+    "mean of heads": Case(lambda h: (heads(h) - heads(h).mean(-1, keepdim=True)).flatten(-2)),
+    "variance": Case(lambda h: h * (h.var(-1, keepdim=True) + 1).rsqrt()),
+    "deviation": Case(lambda h: h / (h.std(-1, keepdim=True, unbiased=False) + 0.1)),
+    "variance of heads": Case(
+        lambda h: (heads(h) * (heads(h).var(-1, keepdim=True) + 1)).flatten(-2)),
+    "rms_norm": Case(lambda h, w: F.rms_norm(h, (N,), w), "w"),
+    "rms_norm without weight": Case(lambda h: F.rms_norm(h, (N,))),
+    "rms_norm of an epsilon": Case(lambda h, w: F.rms_norm(h, (N,), w, 0.01), "w"),
+    "rms_norm of heads": Case(lambda h, d: F.rms_norm(heads(h), (16,), d).flatten(-2), "d"),
+    "rms_norm over heads": Case(
+        lambda h, H: F.rms_norm(heads(h), (4, 16), H, 1e-5).flatten(-2), "H"),
+    "rms norm by hand": Case(
+        lambda h, w: w * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)), "w"),
+    "layer_norm": Case(lambda h, w, b: F.layer_norm(h, (N,), w, b), "wb"),
+    "layer_norm without bias": Case(lambda h, w: F.layer_norm(h, (N,), w), "w"),
+    "layer_norm with only a bias": Case(lambda h, b: F.layer_norm(h, (N,), None, b), "b"),
+    "layer_norm without weight": Case(lambda h: F.layer_norm(h, (N,), None, None, 1e-3)),
+    "layer_norm of heads": Case(lambda h, d: F.layer_norm(heads(h), (16,), d).flatten(-2), "d"),
+    "layer_norm over heads": Case(lambda h, H: F.layer_norm(heads(h), (4, 16), H).flatten(-2), "H"),
+    # Parts, views and conversions.
+    **{f"part {start}:{end}:{step}": Case(lambda h, part=slice(start, end, step): -h[..., part])
+       for start, end, step in ((0, 16, 1), (32, None, 1), (-16, None, 1), (5, 12, 1),
+                                (0, None, 2), (1, None, 2), (0, 32, 1))},
+    "narrow": Case(lambda h: -h.narrow(-1, 8, 16)), "split": Case(
+    lambda h: F.silu(h.split((16, 48), -1)[0]).sum(-1, keepdim=True) + h.split((16, 48), -1)[1]),
+    "heads of a part": Case(lambda h: -h.view(B, T, 2, 4, 8).select(2, 1).flatten(-2)),
+    "unbind": Case(lambda h: torch.mul(*h.view(B, T, 2, 32).unbind(2))),
+    "cat": Case(lambda h, x: torch.cat((h, x * 2 + h), -1), "x"),
+    "cat of parts": Case(lambda h: torch.cat((h[..., 48:] * 2, h[..., :48]), -1)),
+    "rotation": Case(lambda h, d: rotated(heads(h), d[:8]).flatten(-2) * 1.0, "d", left=4),
+    "interleaved": Case(interleaved), "transposed heads": Case(
+        lambda h, d: (heads(h).transpose(1, 2) * d).transpose(1, 2).reshape(B, T, N), "d"),
+    "clone": Case(lambda h: F.silu(h).clone() * 2), "expand": Case(
+        lambda h: h / h.square().sum(-1, keepdim=True).add(0.1).expand_as(h)),
+    "normalize": Case(
+        lambda h, x: h * 2 / (h + x).abs().sum(-1, keepdim=True).clamp_min(1e-3), "x"),
+    "to fp32 and back": Case(lambda h: F.silu(h.float()).to(h.dtype)),
+    # Products.
+    "linear": Case(lambda h, o, b: F.linear(F.silu(h), o, b[:40]), "ob"),
+    "matmul": Case(lambda h, O: F.silu(h) @ O, "O"),
+    "matmul of a transpose": Case(lambda h, o: F.relu(h) @ o.T, "o"),
+    "linear of a transpose": Case(lambda h, O: F.linear(F.silu(h), O.t()), "O"),
+    "mm": Case(lambda h, O: torch.mm(F.silu(h).flatten(0, 1), O), "O"),
+    "addmm": Case(lambda h, O, b: torch.addmm(b[:40], F.silu(h).flatten(0, 1), O), "Ob"),
+    "einsum": Case(lambda h, o: torch.einsum("btd,od->bto", F.silu(h), o), "o"),
+    "einsum of several dimensions": Case(
+        lambda h, w: torch.einsum("...d,dhk->...hk", F.silu(h), w), "3"),
+}
+
+
+def inputs_of(case, dtype, scale, seed):
+    torch.manual_seed(seed)
+    given = [torch.randn(B, T, K) * scale, torch.randn(N, K) / math.sqrt(K)]
+    given += [OPERANDS[letter]() for letter in case.operands]
+    return [t.to(dtype).requires_grad_() if t.is_floating_point() else t for t in given]
+
+
+def whole(case):
+    return lambda x, w, *more: case.function(F.linear(x, w), *more)
+
+
+def outcome(called, given, seed, exact=False):
+    """The result and the gradients of what has any."""
+    if exact:
+        given = [t.detach().double().requires_grad_() if t.is_floating_point() else t
+                 for t in given]
+    made = called(*given)
+    torch.manual_seed(1000 + seed)
+    upstream = torch.randn(made.shape).to(given[0].dtype if not exact else torch.float32)
+    if not exact:
+        upstream = upstream.to(made.dtype)
+    wanted = [t for t in given if t.requires_grad]
+    return [made.detach(), *torch.autograd.grad(made, wanted, upstream.to(made.dtype))]
+
+
+def fused(case, dtype):
+    """The case as the backend makes it, without Dynamo, and the report."""
+    given = inputs_of(case, dtype, 1.0, 0)
+    made = report.Report()
+    graph = make_fx(whole(case), tracing_mode="fake", pre_dispatch=True)(*given)
+    for node in graph.graph.find_nodes(op="placeholder"):
+        node.meta["example_value"] = node.meta["val"]  # as Dynamo says it
+    settings = options.Options(cost_model=False)
+    return coda.fuse(graph, given, made, settings), made
+
+
+class Rules(unittest.TestCase):
+    def _sweep(self, dtype):
+        for name, case in CASES.items():
+            called, made = fused(case, dtype)
+            with self.subTest(name, dtype=dtype):
+                self.assertEqual(len(made.taken), 1, made)
+                left = sum(int(line.split(" x ")[0]) for line in made.left)
+                self.assertEqual(left, case.left, made.left)
+                for scale in SCALES:
+                    self._compare(case, called, dtype, scale)
+
+    def _compare(self, case, called, dtype, scale):
+        """Few seeds decide what is clear; at a kink, and of sums of few numbers, many have to."""
+        where = f"at the scale {scale}: of result or gradient"
+        for i, (ours, eager) in self._errors(case, called, dtype, scale, FEW).items():
+            if ours > 1.1 * eager + 1e-6:
+                ours, eager = self._errors(case, called, dtype, scale, MANY)[i]
+                self.assertLessEqual(ours, 1.25 * eager + 1e-6, f"{where} {i}")
+
+    def _errors(self, case, called, dtype, scale, seeds):
+        """Of each result and gradient ours and eager's, the roots of the means of their squares."""
+        squares = {}
+        for seed in range(seeds):
+            given = inputs_of(case, dtype, scale, seed)
+            exact = outcome(whole(case), given, seed, exact=True)
+            eager = outcome(whole(case), given, seed)
+            ours = outcome(called, given, seed)
+            for i, (e, p, o) in enumerate(zip(exact, eager, ours, strict=True)):
+                self.assertEqual((o.dtype, o.shape), (p.dtype, p.shape))
+                if not bool(p.isfinite().all()):
+                    continue  # beyond the type
+                self.assertTrue(bool(o.isfinite().all()), (scale, i))
+                of = squares.setdefault(i, [0.0, 0.0, 1e-300])
+                for place, error in enumerate((o.double() - e, p.double() - e, e)):
+                    of[place] += float(error.square().sum())
+        return {i: ((ours / size) ** 0.5, (eager / size) ** 0.5)
+                for i, (ours, eager, size) in squares.items()}
+
+    def test_gradients_at_kinks_are_pytorchs(self):
+        kinks = torch.tensor([-3.0, -1.0, 0.0, 1.0, 3.0, 6.0]).repeat(5, 1)
+        for name, function in {
+                "relu": F.relu, "relu6": F.relu6, "leaky_relu": F.leaky_relu, "elu": F.elu,
+                "softplus": F.softplus, "logsigmoid": F.logsigmoid, "hardtanh": F.hardtanh,
+                "hardsigmoid": F.hardsigmoid, "mish": F.mish, "selu": F.selu, "abs": torch.abs,
+                "clamp": lambda h: h.clamp(-1, 1), "threshold": lambda h: F.threshold(h, 1, 3),
+                "maximum": lambda h: torch.maximum(h, h * h),
+                "minimum": lambda h: torch.minimum(h, h * h)}.items():
+            with self.subTest(name):
+                case = Case(lambda h, f=function: f(h))
+                given = [kinks.clone().requires_grad_(), torch.eye(6)]
+                graph = make_fx(whole(case), tracing_mode="fake", pre_dispatch=True)(*given)
+                made = report.Report()
+                called = coda.fuse(graph, given, made, options.Options(cost_model=False))
+                self.assertEqual(len(made.taken), 1)
+                for found, expected in zip(outcome(called, given, 0),
+                                           outcome(whole(case), given, 0), strict=True):
+                    torch.testing.assert_close(found, expected)
+
+    def test_dropout_draws_what_eager_draws(self):
+        def function(h):
+            return F.dropout(F.silu(F.dropout(h, 0.3, True)), 0.5, True) + h
+
+        called, made = fused(Case(function), torch.float32)
+        self.assertEqual((len(made.taken), made.left), (
+            1, ["2 x empty_strided", "2 x native_dropout"]))
+        given = inputs_of(Case(function), torch.float32, 1.0, 0)
+        found = []
+        for run in (called, whole(Case(function))):
+            torch.manual_seed(7)
+            made = run(*given)
+            found.append([made, *torch.autograd.grad(made.square().sum(), given)])
+        for one, other in zip(*found):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+    def test_in_fp32(self):
+        self._sweep(torch.float32)
+
+    def test_in_bf16(self):
+        self._sweep(torch.bfloat16)
+
+    def test_in_fp16(self):
+        self._sweep(torch.float16)
+
+
+if __name__ == "__main__":
+    unittest.main()
