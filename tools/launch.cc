@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "coda/communicator.h"
 #include "coda/device.h"
 #include "coda/error.h"
 
@@ -71,6 +72,9 @@ int free_port() {
   ::close(descriptor);
   return is_bound ? ntohs(address.sin_port) : 0;
 }
+
+// Others of this machine do not know it, so they cannot join the run.
+void set_secret() { ::setenv("CODA_JOIN_SECRET", random_secret().c_str(), 0); }
 
 void set(const char* name, int value) { ::setenv(name, std::to_string(value).c_str(), 1); }
 
@@ -167,6 +171,7 @@ int run_on_gpus(int count) {
   set("WORLD_SIZE", count);
   set("LOCAL_WORLD_SIZE", count);
   ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  set_secret();
   if (std::getenv("MASTER_PORT") == nullptr) set("MASTER_PORT", free_port());
   std::vector<std::string> words = arguments();
   std::vector<char*> pointers = pointers_to(words);
@@ -187,6 +192,14 @@ int run_under_mpi(int count) {
   // Quiet, as the processes say themselves what is wrong; reading another process's memory would
   // print a line of its own where that has died.
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  // All is on this machine: nothing listens where another reaches it. Of Open MPI 4 and 5.
+  for (const char* name : {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_btl_tcp_if_include",
+                           "PMIX_MCA_ptl_tcp_if_include", "PRTE_MCA_oob_tcp_if_include",
+                           "PRTE_MCA_prte_if_include"})
+    ::setenv(name, "lo", 0);
+  // Who is left has time to say which process has died.
+  ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "10", 0);
+  set_secret();
   std::vector<std::string> words = {"mpirun",
                                     "-q",
                                     "--bind-to",

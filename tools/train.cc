@@ -20,6 +20,7 @@
 #include "coda/run.h"
 #include "coda/step_memory.h"
 #include "commands.h"
+#include "compared_flags.h"
 #include "data_flags.h"
 #include "device_flag.h"
 #include "flag_values.h"
@@ -362,9 +363,13 @@ struct Processes {
   std::unique_ptr<Communicator> communicator;
 
   bool is_first() const { return communicator == nullptr || communicator->rank() == 0; }
+  void require_same(const Settings& settings) const {
+    if (communicator != nullptr) communicator->require_same(settings);
+  }
 };
 
 int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
+  processes.require_same(compared_flags(command));
   require(!flags.out.empty(), "--out is empty: name the run's folder");
   std::error_code error;
   RunPlan plan;
@@ -421,6 +426,9 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
               ": the data has changed since the run was started; a resumed run needs "
               "the same (put it back, or start another run with --init " +
               printable(flags.out) + ")");
+  processes.require_same(
+      {{"the checkpoint", plan.resumed ? plan.resumed->filename().string() : ""},
+       {"data whose digest is", now}});
   plan.go_on_with =
       fmt::format("coda train --out {} {} {} --resume{}", shell_word(flags.out),
                   flags.data.is_text() ? "--data" : "--ids",

@@ -13,6 +13,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "coda/api.h"
 #include "coda/tensor.h"
@@ -27,15 +28,30 @@ struct ProcessPlace {
   std::string address;   // of rank 0's machine; empty: not said
   int port = 0;          // where rank 0 listens; 0: not said
   double patience = 60;  // seconds to wait for the others at the start
+  double silence = 60;   // seconds without a word after which a process counts as dead
+  // Who knows it may join the run. Empty: everybody may who reaches rank 0's port, and that must be
+  // of this machine alone (a loopback address), or `is_open`.
+  std::string secret;
+  bool is_open = false;
 };
 
 // What the launcher has set: RANK, WORLD_SIZE and LOCAL_RANK (torchrun), OMPI_COMM_WORLD_RANK,
 // _SIZE and _LOCAL_RANK (mpirun), or SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID (srun);
 // MASTER_ADDR and MASTER_PORT, where they are needed and the processes are of one machine
-// 127.0.0.1 and 29500; CODA_JOIN_SECONDS. torchrun itself listens at MASTER_PORT, so that there
+// 127.0.0.1 and 29500; CODA_JOIN_SECONDS, CODA_SILENT_SECONDS, CODA_JOIN_SECRET, CODA_JOIN_OPEN.
+// torchrun itself listens at MASTER_PORT, so that there
 // the port is the next one. One process where nothing is set. Throws Error for what is no number,
 // or no rank of that world.
 ProcessPlace process_place();
+// A new secret for the processes of a run: who starts them gives it to all as CODA_JOIN_SECRET.
+std::string random_secret();
+
+// What all processes must have alike, for people: {"--lr", "0.004"}.
+struct Setting {
+  std::string name;
+  std::string value;
+};
+using Settings = std::vector<Setting>;
 
 // All processes call the same functions in the same order. Matrices are dense, lie in the memory
 // of the backend that made it, and are exchanged in the order of what that runs; `blocks` are as
@@ -43,7 +59,9 @@ ProcessPlace process_place();
 // same bits each time.
 //
 // Where a process ends before it has left, all others end within half a minute: rank 0 (or, if it
-// is the one, rank 1) prints one line that names it, and the exit status is 1.
+// is the one, rank 1) prints one line that names it, and the exit status is 1. So it is where a
+// process says nothing for ProcessPlace::silence seconds because it is stopped or its machine is
+// gone; and where one calls other functions than rank 0, which would wait for it for ever.
 class Communicator {
  public:
   virtual ~Communicator() = default;  // leaves, once rank 0 has
@@ -57,6 +75,13 @@ class Communicator {
   virtual void all_gather(const TensorView& blocks) = 0;
   // Of fp32: each element becomes the largest that a process has there.
   virtual void maximum(const TensorView& values) = 0;
+
+  // All processes call it with the same names; where a value is another one than rank 0's, all end
+  // with one line that names the rank and the setting. In rank 0 it returns once all are the same.
+  virtual void require_same(const Settings& settings) = 0;
+  // Says what this process is about to do with the others ("step 12"). The functions above do so
+  // themselves; it is for what calls none of them, as the replay of a recorded step.
+  virtual void announce(const std::string& what) = 0;
 
   // What `exchanges` calls of the above goes on beside what the backend runs from now on, behind
   // what it ran before and what earlier calls of this exchange. The result is to be called before

@@ -37,7 +37,6 @@ MpiApi::MpiApi() {
   void* const library = open_library();
   comm_world = symbol(library, "ompi_mpi_comm_world");
   byte = symbol(library, "ompi_mpi_byte");
-  in_place = reinterpret_cast<void*>(1);  // NOLINT(performance-no-int-to-ptr): mpi.h has it so
   const auto load = [library](auto*& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(symbol(library, name));
   };
@@ -48,10 +47,6 @@ MpiApi::MpiApi() {
   load(comm_size, "MPI_Comm_size");
   load(bcast, "MPI_Bcast");
   load(sendrecv, "MPI_Sendrecv");
-  load(allgather, "MPI_Allgather");
-  load(type_contiguous, "MPI_Type_contiguous");
-  load(type_commit, "MPI_Type_commit");
-  load(type_free, "MPI_Type_free");
 }
 
 const MpiApi& mpi() {

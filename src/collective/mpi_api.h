@@ -18,14 +18,9 @@ struct MpiApi {
   int (*comm_size)(void*, int*);
   int (*bcast)(void*, int, void*, int, void*);
   int (*sendrecv)(const void*, int, void*, int, int, void*, int, void*, int, int, void*, void*);
-  int (*allgather)(const void*, int, void*, void*, int, void*, void*);
-  int (*type_contiguous)(int, void*, void**);
-  int (*type_commit)(void**);
-  int (*type_free)(void**);
 
   void* comm_world;
   void* byte;
-  void* in_place;
 };
 
 // Opened at the first call.

@@ -11,7 +11,8 @@
 namespace coda {
 namespace {
 
-constexpr int kUsualPort = 29500;  // PyTorch's
+constexpr int kUsualPort = 29500;        // PyTorch's
+constexpr size_t kShortestSecret = 16;  // characters: who guesses must not get far
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
@@ -66,6 +67,13 @@ ProcessPlace process_place() {
   const char* has_store = variable("TORCHELASTIC_USE_AGENT_STORE");
   if (has_store != nullptr && std::string_view(has_store) == "True") ++place.port;
   place.patience = number_of("CODA_JOIN_SECONDS", 1, static_cast<int>(place.patience));
+  place.silence = number_of("CODA_SILENT_SECONDS", 1, static_cast<int>(place.silence));
+  place.is_open = number_of("CODA_JOIN_OPEN", 0, 0) > 0;
+  if (const char* secret = variable("CODA_JOIN_SECRET")) place.secret = secret;
+  require(place.secret.empty() || place.secret.size() >= kShortestSecret,
+          "CODA_JOIN_SECRET is shorter than " + std::to_string(kShortestSecret) +
+              " characters and may be guessed: take what openssl rand -hex 16 prints, the same for "
+              "all processes");
   return place;
 }
 

@@ -1,104 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol: a process says hello to rank 0, which welcomes all once all are there, and then
-// each says with its rank which connection is for many bytes ('D'). From then on a thread in each
-// process reads the first connections, and messages are few: 'L', it leaves; 'E', it gives up and
-// why (to rank 0); 'Q', end quietly (from rank 0, which has printed why).
+// A thread in each process reads the connections that the meeting (meeting.h) has left, and answers
+// for this process. Messages: 'B', it is alive; 'X', an entry of its list of exchanges (to rank 0);
+// 'L', it leaves, after how many of them; 'E', it gives up and why (to rank 0); 'Q', end quietly
+// (from rank 0, which prints why).
 #include "collective/rendezvous.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
+#include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <sstream>
 #include <thread>
 #include <vector>
 
 #include "coda/error.h"
 #include "coda/messages.h"
+#include "collective/exchange_log.h"
+#include "collective/meeting.h"
 
 namespace coda {
 namespace {
 
 using namespace std::chrono_literals;
+using Seconds = std::chrono::duration<double>;
 
-constexpr const char* kGreeting = "coda 1";
 constexpr auto kPause = 300ms;
-constexpr std::chrono::duration<double> kDataPatience = 30s;
-
-std::chrono::steady_clock::time_point in(std::chrono::duration<double> time) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(time);
-}
-
-// Nothing is destroyed: other threads may wait in a collective for ever.
-[[noreturn]] void end_process() { std::_Exit(1); }
-
-[[noreturn]] void end_with(const std::string& message) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "coda: %s\n", without_escapes(message).c_str());
-  end_process();
-}
-
-// For a message; 0: without an end.
-void wait_at_most(const Socket& socket, int seconds) {
-  const timeval time{.tv_sec = seconds, .tv_usec = 0};
-  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-}
+constexpr auto kForRank1 = 2s;  // for its line, where rank 0 is gone
+constexpr double kBeat = 0.5;   // seconds from one sign of life to the next, at most
 
 }  // namespace
 
 class Rendezvous::Impl {
-  // One of the others, as rank 0 knows it; or rank 0, as the others do.
-  struct Peer {
-    int rank = 0;
-    Socket socket;
-    std::string host;
-    std::string kind;
+  struct Other {
+    Peer peer;
     bool has_left = false;
-    Socket data;  // for many bytes, to rank 0
+    int unheard = 0;        // beats of this process without a message of the other's
+    int64_t announced = 0;  // when it left
   };
 
  public:
   Impl(const ProcessPlace& place, Socket listening, const std::string& kind,
        const std::string& token)
-      : place_(place), token_(token), wake_(::eventfd(0, EFD_CLOEXEC)) {
-    if (place_.rank == 0) {
-      gather(listening, kind);
-    } else {
-      come(kind);
-    }
+      : place_(place),
+        beat_(std::min(kBeat, place.silence / 4)),
+        log_(place.world),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    Met met = place_.rank == 0 ? gather_others(place_, listening, kind, token)
+                               : come_to_first(place_, kind);
+    listening.close();
+    token_ = std::move(met.token);
+    for (Peer& peer : met.peers) others_.push_back({std::move(peer)});
     watcher_ = std::thread([this] { watch(); });
   }
 
   ~Impl() {
     if (std::uncaught_exceptions() == 0) {
-      for (const Peer& peer : peers_) send_message(peer.socket, {'L', ""});
+      send_announced();
+      const std::string count = std::to_string(announced());
+      for (const Other& other : others_) send(other, {'L', count});
       // Launchers end all once one has ended with an exit status that is not 0, as after Ctrl-C,
       // and rank 0 may be writing a checkpoint.
       while (place_.rank > 0 && !first_has_left_) std::this_thread::sleep_for(10ms);
     }
     is_leaving_ = true;
-    const uint64_t one = 1;
-    if (::write(wake_.descriptor(), &one, sizeof one) == sizeof one) watcher_.join();
+    wake();
+    watcher_.join();
   }
 
   const std::string& token() const { return token_; }
 
+  int64_t announce(const std::string& what) { return add(entry_of(what)); }
+
+  void require_same(const Settings& settings) {
+    add(entry_of(settings));
+    wake();
+    if (place_.rank > 0) return;
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return log_.is_level() && !log_.difference(); });
+  }
+
   void fail(const std::string& message) {
     is_failing_ = true;
-    if (place_.rank == 0) {
-      for (const Peer& peer : peers_) send_message(peer.socket, {'Q', ""});
-      return;
-    }
-    send_message(peers_.front().socket, {'E', message});
+    if (place_.rank == 0) return end_others();
+    send(others_.front(), {'E', message});
     // Until rank 0 has printed it, as a launcher may end all once one has ended.
     std::this_thread::sleep_for(5s);
     end_process();
@@ -110,186 +100,173 @@ class Rendezvous::Impl {
   }
 
   void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) {
-    require(send_bytes(peers_.front().data, bytes, stop), "rank 0 has not taken all of the state");
+    require(send_bytes(others_.front().peer.data, bytes, stop),
+            "rank 0 has not taken all of the state");
   }
 
   void receive_from(int rank, std::span<std::byte> bytes) {
-    const Peer& peer = peer_of(rank);
-    require(receive_bytes(peer.data, bytes),
-            name_of(peer) + " has ended before it had sent its part of the state");
+    const auto found = std::ranges::find(others_, rank, [](const Other& o) { return o.peer.rank; });
+    invariant(found != others_.end(), "a rank that is not there");
+    require(receive_bytes(found->peer.data, bytes),
+            name_of(*found) + " has ended before it had sent its part of the state");
   }
 
  private:
-  std::string name_of(const Peer& peer) const {
-    return "rank " + std::to_string(peer.rank) + " of " + std::to_string(place_.world) + " (" +
-           printable(peer.host) + ")";
+  std::string name_of(const Other& other) const {
+    return coda::name_of(other.peer, place_.world);
   }
 
-  void come(const std::string& kind) {
-    const Deadline deadline = in(std::chrono::duration<double>(place_.patience));
-    Peer& first = peers_.emplace_back();
-    first.socket = connect_until(place_.address, place_.port, deadline);
-    first.host = place_.address;
-    std::ostringstream hello;
-    hello << kGreeting << '\n'
-          << place_.rank << '\n'
-          << place_.world << '\n'
-          << host_name() << '\n'
-          << kind << '\n';
-    // Rank 0 waits as long for others; another program that listens there may never answer.
-    wait_at_most(first.socket, static_cast<int>(place_.patience) + 5);
-    send_message(first.socket, {'H', hello.str()});
-    const auto answer = receive_message(first.socket);
-    wait_at_most(first.socket, 0);
-    if (answer && answer->kind == 'Q') end_process();
-    require(answer && answer->kind == 'W',
-            "rank 0 at " + place_.address + ", port " + std::to_string(place_.port) +
-                " ended before all processes were there, or another program listens there");
-    token_ = answer->text;
-    first.data = connect_until(place_.address, place_.port, in(kDataPatience));
-    allow_slow_receiver(first.data);
-    send_message(first.data, {'D', std::to_string(place_.rank)});
+  int64_t add(const std::string& entry) {
+    const std::lock_guard lock(mutex_);
+    if (place_.rank == 0) {
+      log_.add_own(entry);
+    } else {
+      to_send_.push_back(entry);
+    }
+    return ++announced_;
   }
 
-  // Whoever else connects is not answered.
-  void greet(Socket socket) {
-    wait_at_most(socket, 5);
-    const auto hello = receive_message(socket);
-    if (!hello || hello->kind != 'H') return;
-    std::istringstream text(hello->text);
-    std::string greeting;
-    Peer peer;
-    int world = 0;
-    std::getline(text, greeting);
-    text >> peer.rank >> world >> std::ws;
-    std::getline(text, peer.host);
-    std::getline(text, peer.kind);
-    if (!text || greeting != kGreeting) return;
-    peer.socket = std::move(socket);
-    peers_.push_back(std::move(peer));
-    const Peer& come = peers_.back();
-    require(world == place_.world,
-            "rank " + std::to_string(come.rank) + " (" + printable(come.host) + ") is one of " +
-                std::to_string(world) + " processes, and rank 0 one of " +
-                std::to_string(place_.world) + ": start all with the same number");
-    require(come.rank > 0 && come.rank < place_.world && is_first(come),
-            "there are two processes of rank " + std::to_string(come.rank) +
-                ", and each must have its own (look how they are started)");
+  int64_t announced() {
+    const std::lock_guard lock(mutex_);
+    return announced_;
   }
 
-  bool is_first(const Peer& come) const {
-    int same = 0;
-    for (const Peer& peer : peers_) same += peer.rank == come.rank ? 1 : 0;
-    return same == 1;
-  }
-
-  void gather(const Socket& listening, const std::string& kind) {
-    const Deadline deadline = in(std::chrono::duration<double>(place_.patience));
-    try {
-      while (std::ssize(peers_) < place_.world - 1) {
-        auto socket = accept_until(listening, deadline);
-        require(socket.has_value(), missing_text());
-        greet(std::move(*socket));
-      }
-      for (const Peer& peer : peers_) {
-        require(peer.kind == kind, "rank 0 has " + printable(kind) + " and " + name_of(peer) +
-                                       " has " + printable(peer.kind) +
-                                       ": all must have the same (choose machines that are alike, "
-                                       "or GPUs with CUDA_VISIBLE_DEVICES)");
-      }
-      for (const Peer& peer : peers_) {
-        wait_at_most(peer.socket, 0);
-        send_message(peer.socket, {'W', token_});
-      }
-      const Deadline soon = in(kDataPatience);
-      while (const Peer* peer = without_data()) {
-        auto socket = accept_until(listening, soon);
-        require(socket.has_value(), name_of(*peer) + " has ended before the training began");
-        take_data(std::move(*socket));
-      }
-    } catch (...) {
-      for (const Peer& peer : peers_) send_message(peer.socket, {'Q', ""});
-      throw;
+  void wake() const {
+    const uint64_t one = 1;
+    while (::write(wake_.descriptor(), &one, sizeof one) < 0 && errno == EINTR) {
     }
   }
 
-  const Peer* without_data() const {
-    for (const Peer& peer : peers_)
-      if (!peer.data.is_open()) return &peer;
-    return nullptr;
+  // One message at a time, of the watcher and of those who call.
+  void send(const Other& to, const Message& message) {
+    const std::lock_guard lock(sending_);
+    send_message(to.peer.socket, message);
   }
 
-  // Whoever else connects is not answered.
-  void take_data(Socket socket) {
-    wait_at_most(socket, 5);
-    const auto message = receive_message(socket);
-    wait_at_most(socket, 0);
-    if (!message || message->kind != 'D') return;
-    const auto peer = std::ranges::find(peers_, message->text,
-                                        [](const Peer& its) { return std::to_string(its.rank); });
-    if (peer != peers_.end()) peer->data = std::move(socket);
-  }
-
-  const Peer& peer_of(int rank) const {
-    const auto found = std::ranges::find(peers_, rank, &Peer::rank);
-    invariant(found != peers_.end(), "a rank that is not there");
-    return *found;
-  }
-
-  std::string missing_text() const {
-    std::string missing;
-    for (int rank = 1; rank < place_.world; ++rank) {
-      if (!is_there(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  void send_announced() {
+    const std::lock_guard in_order(sending_);
+    std::vector<std::string> entries;
+    {
+      const std::lock_guard lock(mutex_);
+      entries.swap(to_send_);
     }
-    return "after " + std::to_string(static_cast<int>(place_.patience)) + " seconds rank " +
-           missing + " of " + std::to_string(place_.world) + " has not come to rank 0 at port " +
-           std::to_string(place_.port) +
-           " (look whether it was started, with rank 0's MASTER_ADDR and MASTER_PORT; "
-           "CODA_JOIN_SECONDS waits longer)";
-  }
-
-  bool is_there(int rank) const {
-    return std::ranges::find(peers_, rank, &Peer::rank) != peers_.end();
+    for (const std::string& entry : entries)
+      send_message(others_.front().peer.socket, {'X', entry});
   }
 
   void watch() {
+    Deadline next = in(Seconds(beat_));
     while (!is_leaving_) {
       std::vector<pollfd> waiting{{wake_.descriptor(), POLLIN, 0}};
-      for (const Peer& peer : peers_)
-        waiting.push_back({peer.has_left ? -1 : peer.socket.descriptor(), POLLIN, 0});
-      if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
-      for (size_t i = 0; i < peers_.size() && !is_leaving_; ++i)
-        if (waiting[i + 1].revents != 0) hear(peers_[i]);
+      for (const Other& other : others_)
+        waiting.push_back({other.has_left ? -1 : other.peer.socket.descriptor(), POLLIN, 0});
+      ::poll(waiting.data(), waiting.size(), milliseconds_until(next) + 1);
+      uint64_t ignored = 0;
+      while (::read(wake_.descriptor(), &ignored, sizeof ignored) > 0) {
+      }
+      for (size_t i = 0; i < others_.size() && !is_leaving_; ++i)
+        if (waiting[i + 1].revents != 0) hear(others_[i]);
+      if (is_leaving_) return;
+      send_announced();
+      if (std::chrono::steady_clock::now() >= next) {
+        next = in(Seconds(beat_));
+        beat();
+      }
+      look_at_steps();
     }
   }
 
-  void hear(Peer& peer) {
-    const auto message = receive_message(peer.socket);
-    if (message && message->kind == 'L') {
-      peer.has_left = true;
-      first_has_left_ = place_.rank > 0;
-      return;
+  // Beats are counted, not time: where all were stopped and go on, nobody has been silent.
+  void beat() {
+    for (Other& other : others_) {
+      if (other.has_left) continue;
+      send(other, {'B', ""});
+      if (++other.unheard * beat_ < place_.silence) continue;
+      give_up_for(other, name_of(other) + " has said nothing for " +
+                             std::to_string(static_cast<int>(place_.silence)) +
+                             " seconds (it is stopped, or its machine is gone)" + remedy());
     }
-    if (message && message->kind == 'Q') {
+  }
+
+  void hear(Other& other) {
+    const bool is_open = other.peer.inbox.take(other.peer.socket);
+    while (const auto message = other.peer.inbox.next()) {
+      take(other, *message);
+      if (other.has_left) return;
+    }
+    if (is_open) return;
+    give_up_for(other, name_of(other) +
+                           (other.peer.inbox.is_broken() ? " has sent what is no message"
+                                                         : " has ended") +
+                           remedy());
+  }
+
+  void take(Other& other, const Message& message) {
+    other.unheard = 0;
+    const bool is_first = place_.rank == 0;
+    if (message.kind == 'B') return;
+    if (message.kind == 'X' && is_first) {
+      const std::lock_guard lock(mutex_);
+      log_.add(other.peer.rank, message.text);
+      changed_.notify_all();
+    } else if (message.kind == 'L') {
+      other.has_left = true;
+      other.announced = std::atoll(message.text.c_str());
+      first_has_left_ = !is_first;
+      const std::lock_guard lock(mutex_);
+      if (is_first) log_.leave(other.peer.rank);
+    } else if (message.kind == 'Q' && !is_first) {
       // A launcher may end rank 0 once another has ended, and rank 0 prints when it has left.
-      wait_at_most(peer.socket, 2);
-      receive_message(peer.socket);
+      receive_until(other.peer.socket, other.peer.inbox, in(2s));
       std::this_thread::sleep_for(kPause);
       end_process();
+    } else if (message.kind == 'E' && is_first) {
+      give_up_for(other, name_of(other) + ": " + message.text);
+    } else {
+      give_up_for(other, name_of(other) + " has sent what is no message" + remedy());
     }
-    peer.has_left = true;
+  }
+
+  // Where an exchange would wait for ever.
+  void look_at_steps() {
+    std::unique_lock lock(mutex_);
+    if (const auto found = log_.difference()) {
+      lock.unlock();
+      Other& other = *std::ranges::find(others_, found->rank,
+                                        [](const Other& o) { return o.peer.rank; });
+      return give_up_for(other, name_of(other) + found->text + remedy());
+    }
+    if (place_.rank == 0) return;
+    const Other& first = others_.front();
+    if (!first_has_left_ || announced_ <= first.announced) return;
+    const std::string text = name_of(first) + " has left after its exchange " +
+                             std::to_string(first.announced) + ", and rank " + std::to_string(place_.rank) +
+                             " goes on (all processes must call the same functions in the same "
+                             "order)";
+    lock.unlock();
+    print_line(text + remedy());
+    end_process();
+  }
+
+  // Ends all, with one line.
+  void give_up_for(Other& other, const std::string& text) {
+    other.has_left = true;
     // This process may be giving up for the same reason; then it says so itself.
     std::this_thread::sleep_for(kPause);
     if (is_leaving_ || is_failing_) return;
-    const std::string text =
-        message ? name_of(peer) + ": " + message->text : name_of(peer) + " has ended" + remedy();
     if (place_.rank == 0) {
-      for (const Peer& other : peers_) send_message(other.socket, {'Q', ""});
-      end_with(text);
+      end_others();
+      print_line(text);
+    } else if (place_.rank == 1) {  // rank 0 is gone: the next one says so
+      print_line(text);
+    } else {
+      std::this_thread::sleep_for(kForRank1);
     }
-    // Rank 0 is gone: the next one says so.
-    if (place_.rank == 1) end_with(text);
     end_process();
+  }
+
+  void end_others() {
+    for (const Other& other : others_) send(other, {'Q', ""});
   }
 
   std::string remedy() {
@@ -298,15 +275,21 @@ class Rendezvous::Impl {
   }
 
   ProcessPlace place_;
+  double beat_;  // seconds
   std::string token_;
-  std::vector<Peer> peers_;
-  Socket wake_;  // no socket: what wakes the watcher
+  std::vector<Other> others_;
+  std::mutex sending_;
+  std::mutex mutex_;  // of what stands here
+  std::string remedy_;
+  int64_t announced_ = 0;
+  std::vector<std::string> to_send_;  // entries; of rank 0 none
+  ExchangeLog log_;                   // rank 0's
+  std::condition_variable changed_;   // log_
+  Socket wake_;                       // no socket: what wakes the watcher
   std::thread watcher_;
   std::atomic<bool> first_has_left_ = false;  // rank 0
   std::atomic<bool> is_leaving_ = false;
   std::atomic<bool> is_failing_ = false;
-  std::mutex mutex_;
-  std::string remedy_;
 };
 
 Rendezvous::Rendezvous(const ProcessPlace& place, Socket listening, const std::string& kind,
@@ -314,6 +297,8 @@ Rendezvous::Rendezvous(const ProcessPlace& place, Socket listening, const std::s
     : impl_(std::make_unique<Impl>(place, std::move(listening), kind, token)) {}
 Rendezvous::~Rendezvous() = default;
 const std::string& Rendezvous::token() const { return impl_->token(); }
+int64_t Rendezvous::announce(const std::string& what) { return impl_->announce(what); }
+void Rendezvous::require_same(const Settings& settings) { impl_->require_same(settings); }
 void Rendezvous::fail(const std::string& message) { impl_->fail(message); }
 void Rendezvous::set_remedy(const std::string& remedy) { impl_->set_remedy(remedy); }
 void Rendezvous::send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) {

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/socket.h"
 
-#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "coda/error.h"
@@ -20,7 +23,7 @@
 namespace coda {
 namespace {
 
-constexpr uint32_t kLongest = 64 << 10;
+constexpr size_t kHead = 5;  // bytes in front of a message's text: its letter, and the length
 
 void set(int descriptor, int level, int option, int value) {
   ::setsockopt(descriptor, level, option, &value, sizeof value);
@@ -37,11 +40,51 @@ void prepare(int descriptor) {
   set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 25000);
+  const timeval patience{.tv_sec = 5, .tv_usec = 0};
+  ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address.starts_with("127.");
+// Addresses that a name stands for, or why there are none.
+struct Found {
+  std::unique_ptr<addrinfo, void (*)(addrinfo*)> first = {nullptr, ::freeaddrinfo};
+  std::string problem;
+};
+Found find(const std::string& address, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int failed = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
+  Found found;
+  if (failed != 0) {
+    found.problem = ::gai_strerror(failed);
+  } else {
+    found.first.reset(list);
+  }
+  return found;
 }
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6) {
+    const in6_addr& six = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&six);
+  }
+  constexpr uint32_t kNetwork = 127;
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == kNetwork;
+}
+
+std::string text_of(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = {};
+  const bool is_known =
+      ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
+  return is_known ? text : "an unknown address";
+}
+
+// What getsockname or getpeername says.
+struct Name {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
 
 bool send_all(int descriptor, const char* data, size_t count) {
   while (count > 0) {
@@ -54,15 +97,16 @@ bool send_all(int descriptor, const char* data, size_t count) {
   return true;
 }
 
-bool receive_all(int descriptor, char* data, size_t count) {
-  while (count > 0) {
-    const ssize_t got = ::recv(descriptor, data, count, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    data += got;
-    count -= static_cast<size_t>(got);
-  }
-  return true;
+}  // namespace
+
+void Socket::close() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+Deadline in(std::chrono::duration<double> time) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(time);
 }
 
 int milliseconds_until(Deadline deadline) {
@@ -71,77 +115,71 @@ int milliseconds_until(Deadline deadline) {
   return static_cast<int>(std::max<int64_t>(0, left.count()));
 }
 
-}  // namespace
-
-void Socket::close() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
-}
-
 Socket listen_at(const std::string& address, int port) {
-  const bool is_local = is_loopback(address);
-  // A socket of IPv6 hears IPv4 too.
-  Socket socket(is_local ? -1 : ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const bool is_v6 = socket.is_open();
-  if (!is_v6) socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  set(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, 1);
-  sockaddr_in6 six{};
-  sockaddr_in four{};
-  six.sin6_family = AF_INET6;
-  six.sin6_addr = in6addr_any;
-  four.sin_family = AF_INET;
-  four.sin_addr.s_addr = htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY);
-  six.sin6_port = four.sin_port = htons(static_cast<uint16_t>(port));
-  if (is_v6) set(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  const auto* const where =
-      is_v6 ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
-  const socklen_t size = is_v6 ? sizeof six : sizeof four;
-  if (::bind(socket.descriptor(), where, size) != 0 || ::listen(socket.descriptor(), 512) != 0) {
-    throw Error("rank 0 cannot listen at port " + std::to_string(port) + ": " +
-                std::strerror(errno) + " (set MASTER_PORT to a port that no program has)");
+  const Found found = find(address, port);
+  std::string problem = found.problem;
+  int failed = 0;
+  for (const addrinfo* at = found.first.get(); at != nullptr; at = at->ai_next) {
+    Socket socket(
+        ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol));
+    if (!socket.is_open()) continue;
+    set(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (::bind(socket.descriptor(), at->ai_addr, at->ai_addrlen) == 0 &&
+        ::listen(socket.descriptor(), 512) == 0)
+      return socket;
+    failed = errno;
+    problem = std::strerror(failed);
   }
-  return socket;
+  throw Error("rank 0 cannot listen at " + address + ", port " + std::to_string(port) + ": " +
+              problem +
+              (failed == EADDRINUSE || failed == EACCES
+                   ? " (set MASTER_PORT to a port that no program has)"
+                   : " (MASTER_ADDR must name an address of rank 0's machine)"));
 }
 
 int port_of(const Socket& listening) {
-  sockaddr_in6 address{};
-  socklen_t size = sizeof address;
-  ::getsockname(listening.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.sin6_port);  // where sockaddr_in has its port, too
+  Name name;
+  ::getsockname(listening.descriptor(), name.get(), &name.size);
+  return ntohs(reinterpret_cast<const sockaddr_in*>(name.get())->sin_port);  // sockaddr_in6's, too
 }
 
-std::optional<Socket> accept_until(const Socket& listening, Deadline deadline) {
-  while (true) {
-    pollfd waiting{listening.descriptor(), POLLIN, 0};
-    const int ready = ::poll(&waiting, 1, milliseconds_until(deadline));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return std::nullopt;
-    const int descriptor = ::accept4(listening.descriptor(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (descriptor < 0) continue;
-    prepare(descriptor);
-    return Socket(descriptor);
-  }
+std::string own_address(const Socket& socket) {
+  Name name;
+  ::getsockname(socket.descriptor(), name.get(), &name.size);
+  return text_of(name.get(), name.size);
+}
+
+std::string other_address(const Socket& socket) {
+  Name name;
+  ::getpeername(socket.descriptor(), name.get(), &name.size);
+  return text_of(name.get(), name.size);
+}
+
+bool is_loopback(const Socket& listening) {
+  Name name;
+  ::getsockname(listening.descriptor(), name.get(), &name.size);
+  return is_loopback(name.get());
+}
+
+std::optional<Socket> accept_now(const Socket& listening) {
+  const int descriptor = ::accept4(listening.descriptor(), nullptr, nullptr, SOCK_CLOEXEC);
+  if (descriptor < 0) return std::nullopt;
+  prepare(descriptor);
+  return Socket(descriptor);
 }
 
 Socket connect_until(const std::string& address, int port, Deadline deadline) {
   std::string reason = "there was no time";
   while (std::chrono::steady_clock::now() < deadline) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const int failed = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
-    if (failed != 0) reason = ::gai_strerror(failed);
-    for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const Found found = find(address, port);
+    if (!found.problem.empty()) reason = found.problem;
+    for (const addrinfo* at = found.first.get(); at != nullptr; at = at->ai_next) {
       Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
       if (!socket.is_open()) continue;
       prepare(socket.descriptor());
-      if (::connect(socket.descriptor(), at->ai_addr, at->ai_addrlen) == 0) {
-        ::freeaddrinfo(found);
-        return socket;
-      }
+      if (::connect(socket.descriptor(), at->ai_addr, at->ai_addrlen) == 0) return socket;
       reason = std::strerror(errno);
     }
-    if (found != nullptr) ::freeaddrinfo(found);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   throw Error("cannot reach rank 0 at " + address + ", port " + std::to_string(port) + ": " +
@@ -149,22 +187,53 @@ Socket connect_until(const std::string& address, int port, Deadline deadline) {
 }
 
 bool send_message(const Socket& socket, const Message& message) {
-  const auto length = static_cast<uint32_t>(std::min<size_t>(message.text.size(), kLongest));
+  const size_t length = std::min(message.text.size(), kLongestMessage);
   std::string bytes(1, message.kind);
   for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(length >> shift & 0xff);
   bytes.append(message.text, 0, length);
   return send_all(socket.descriptor(), bytes.data(), bytes.size());
 }
 
-std::optional<Message> receive_message(const Socket& socket) {
-  char head[5];
-  if (!receive_all(socket.descriptor(), head, sizeof head)) return std::nullopt;
-  uint32_t length = 0;
-  for (int i = 4; i > 0; --i) length = length << 8 | static_cast<unsigned char>(head[i]);
-  if (length > kLongest) return std::nullopt;
-  Message message{head[0], std::string(length, 0)};
-  if (!receive_all(socket.descriptor(), message.text.data(), length)) return std::nullopt;
+bool Inbox::take(const Socket& socket) {
+  while (true) {
+    // No more than a message is kept, however much is sent.
+    if (bytes_.size() >= kHead + longest_) return true;
+    char piece[4096];
+    const ssize_t got = ::recv(socket.descriptor(), piece, sizeof piece, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && !is_too_long();
+    bytes_.append(piece, static_cast<size_t>(got));
+    if (is_too_long()) return false;
+  }
+}
+
+size_t Inbox::length() const {
+  size_t length = 0;
+  for (size_t i = kHead - 1; i > 0; --i)
+    length = length << 8 | static_cast<unsigned char>(bytes_[i]);
+  return length;
+}
+
+bool Inbox::is_too_long() const { return bytes_.size() >= kHead && length() > longest_; }
+
+std::optional<Message> Inbox::next() {
+  if (bytes_.size() < kHead || is_too_long() || bytes_.size() < kHead + length())
+    return std::nullopt;
+  Message message{bytes_[0], bytes_.substr(kHead, length())};
+  bytes_.erase(0, kHead + message.text.size());
   return message;
+}
+
+std::optional<Message> receive_until(const Socket& socket, Inbox& inbox, Deadline deadline) {
+  for (bool is_open = true; is_open;) {
+    if (auto message = inbox.next()) return message;
+    pollfd waiting{socket.descriptor(), POLLIN, 0};
+    const int ready = ::poll(&waiting, 1, milliseconds_until(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return std::nullopt;
+    is_open = inbox.take(socket);
+  }
+  return inbox.next();
 }
 
 // The system gives up a receiver that takes nothing for the time of TCP_USER_TIMEOUT.
@@ -188,12 +257,33 @@ bool send_bytes(const Socket& socket, std::span<const std::byte> bytes,
 }
 
 bool receive_bytes(const Socket& socket, std::span<std::byte> bytes) {
-  return receive_all(socket.descriptor(), reinterpret_cast<char*>(bytes.data()), bytes.size());
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(socket.descriptor(), bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(got));
+  }
+  return true;
 }
 
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "an unnamed machine";
+}
+
+std::string reachable_address() {
+  const Found named = find(host_name(), 0);
+  for (const addrinfo* at = named.first.get(); at != nullptr; at = at->ai_next)
+    if (!is_loopback(at->ai_addr)) return text_of(at->ai_addr, at->ai_addrlen);
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return "127.0.0.1";
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(list, ::freeifaddrs);
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    const bool is_four = at->ifa_addr != nullptr && at->ifa_addr->sa_family == AF_INET;
+    if (is_four && (at->ifa_flags & IFF_UP) != 0 && !is_loopback(at->ifa_addr))
+      return text_of(at->ifa_addr, sizeof(sockaddr_in));
+  }
+  return "127.0.0.1";
 }
 
 }  // namespace coda

@@ -84,6 +84,7 @@ std::vector<DeviceUpdate::Share> DeviceUpdate::shares() const {
 std::function<void()> DeviceUpdate::start_download(Weights& weights,
                                                    std::vector<Moments>& moments) {
   finish_download();
+  if (communicator_ != nullptr) communicator_->announce("fetching the state");
   gather_weights();
   if (rank_ > 0) return start_sending();
   std::vector<Backend::CopyOut> copies;

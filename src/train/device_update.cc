@@ -306,6 +306,7 @@ void DeviceUpdate::check_loss(const Tensor& loss) {
 }
 
 void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
+  if (communicator_ != nullptr) communicator_->announce("step " + std::to_string(step));
   if (copied_) std::exchange(copied_, nullptr)();
   const auto steps = static_cast<double>(step);
   auto* const numbers = reinterpret_cast<float*>(staged_[steps_++ % 2].get());

@@ -4,6 +4,7 @@
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "io/batches.h"
+#include "train/compared_settings.h"
 #include "train/gradient_session.h"
 #include "train/train_options.h"
 
@@ -65,6 +66,8 @@ ModelTrainer::ModelTrainer(ModelStep step, const Tokens& tokens, Backend& backen
       model_(std::move(step.model)),
       ids_(static_cast<size_t>(settings_.own_batch() * settings_.sequence)),
       targets_(ids_.size()) {
+  if (settings_.communicator != nullptr)
+    settings_.communicator->require_same(compared_settings(settings_, tokens_));
   const auto column = [](std::vector<int32_t>& values) {
     return Tensor(dense_view(values.data(), DType::i32, std::ssize(values), 1));
   };

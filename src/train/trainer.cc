@@ -12,6 +12,7 @@
 #include "coda/gradient_clip.h"
 #include "coda/messages.h"
 #include "coda/step_memory.h"
+#include "train/compared_settings.h"
 #include "train/device_update.h"
 #include "train/gradient_session.h"
 
@@ -106,6 +107,8 @@ struct Trainer::Impl {
     const ExchangePlan exchange =
         exchange_plan(compiled, exchanged_parameters(weights), world(), options.exchange_bytes);
     if (world() > 1) exchange_text = exchange.text();
+    if (options.communicator != nullptr)
+      options.communicator->require_same(compared_settings(exchange));
     return std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip, exchange,
                                           squared, compiled.parameter_copies, options.communicator);
   }
@@ -227,6 +230,8 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
 
 void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& options,
                     Compiled compiled, std::optional<int64_t> workspace) {
+  if (options.communicator != nullptr)
+    options.communicator->require_same(compared_settings(options, weights));
   const StepPlace place = {
       backend.is_on_host(), options.communicator == nullptr ? 1 : options.communicator->world(),
       workspace ? *workspace : backend.workspace_bytes(compiled.plan, options.sizes),
@@ -259,6 +264,7 @@ void Trainer::restored() {
   EightBitScales* scales = impl_->session.scales();
   require(scales != nullptr || eight_bit_scales.empty(),
           "the state has scales of 8-bit operands, and this trainer has no products in 8 bits");
+  if (Communicator* all = impl_->options.communicator) all->require_same(compared_state(*this));
   if (scales != nullptr) scales->restore(eight_bit_scales);
   for (WeightTensor& w : weights) w.round();
   if (impl_->device) impl_->device->upload(weights, moments);

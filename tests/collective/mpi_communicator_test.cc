@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -79,6 +81,49 @@ TEST(MpiCommunicator, SumsInTheOrderOfTheRanksAndGathers) {
     const std::string command = kMpirun + ("-n " + std::to_string(world)) + " " + self +
                                 " --gtest_brief=1 --gtest_filter=MpiCommunicator.Sums*";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
+}
+
+std::string errors_of(const std::string& command) {
+  std::string output;
+  FILE* const pipe = popen((command + " 2>&1 >/dev/null").c_str(), "r");
+  char piece[1000];
+  for (size_t got = 1; (got = fread(piece, 1, sizeof piece, pipe)) > 0;) output.append(piece, got);
+  EXPECT_NE(pclose(pipe), 0);
+  return output;
+}
+
+// Each way of it: another function, another size, one exchange more. None waits for ever.
+void be_out_of_step(const std::string& how) {
+  const ProcessPlace place = process_place();
+  const auto communicator = join_over_mpi(place);
+  std::vector<float> values(400'000);
+  const auto matrix = [&](int64_t rows) { return dense_view(values.data(), DType::f32, rows, 2); };
+  communicator->all_gather(matrix(2));
+  if (place.rank == 1) {
+    if (how == "function") communicator->all_gather(matrix(4));
+    if (how == "size") communicator->reduce_scatter(matrix(200'000));
+    if (how == "leave") return;
+  }
+  communicator->reduce_scatter(matrix(4));
+  communicator->all_gather(matrix(4));
+}
+
+TEST(MpiCommunicator, RanksOutOfStepEndWithALine) {
+  if (const char* how = std::getenv("CODA_TEST_HOW")) return be_out_of_step(how);
+  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::pair<std::string, std::string> cases[] = {
+      {"function", "its exchange 2 is all_gather of 8 f32, and rank 0's is reduce_scatter of 8 f32"},
+      {"size", "its exchange 2 is reduce_scatter of 400000 f32, and rank 0's is reduce_scatter"},
+      {"leave", "has left after its exchange 1, and rank 0 goes on with reduce_scatter of 8 f32"}};
+  for (const auto& [how, line] : cases) {
+    const std::string output =
+        errors_of("CODA_TEST_HOW=" + how + " " + kMpirun + "-n 2 " + self +
+                  " --gtest_brief=1 --gtest_filter=MpiCommunicator.RanksOutOfStep*");
+    EXPECT_THAT(output, testing::HasSubstr("coda: rank 1 of 2 ("));
+    EXPECT_THAT(output, testing::HasSubstr(line));
+    EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 1) << output;
   }
 }
 

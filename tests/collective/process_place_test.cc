@@ -26,7 +26,7 @@ class ProcessPlaceTest : public testing::Test {
           "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
           "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
           "SLURM_NTASKS", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
-          "CODA_JOIN_SECONDS"})
+          "CODA_JOIN_SECONDS", "CODA_SILENT_SECONDS", "CODA_JOIN_SECRET", "CODA_JOIN_OPEN"})
       unsetenv(name);
   }
   static ProcessPlace with(const std::map<std::string, std::string>& variables) {
@@ -88,6 +88,26 @@ TEST_F(ProcessPlaceTest, OfSrunAndNotOfABatchScript) {
   EXPECT_EQ(place.world, 4);
   EXPECT_EQ(place.local_rank, 1);
   EXPECT_EQ(place.address, "");
+}
+
+TEST_F(ProcessPlaceTest, HowLongToWaitAndWhoMayJoinIsSetByTheUser) {
+  const ProcessPlace usual = with({});
+  EXPECT_EQ(usual.patience, 60);
+  EXPECT_EQ(usual.silence, 60);
+  EXPECT_EQ(usual.secret, "");
+  EXPECT_FALSE(usual.is_open);
+  const ProcessPlace place = with({{"CODA_JOIN_SECONDS", "5"},
+                                   {"CODA_SILENT_SECONDS", "7"},
+                                   {"CODA_JOIN_SECRET", "sixteen of these"},
+                                   {"CODA_JOIN_OPEN", "1"}});
+  EXPECT_EQ(place.patience, 5);
+  EXPECT_EQ(place.silence, 7);
+  EXPECT_EQ(place.secret, "sixteen of these");
+  EXPECT_TRUE(place.is_open);
+  EXPECT_FALSE(with({{"CODA_JOIN_OPEN", "0"}}).is_open);
+  EXPECT_THAT(refusal({{"CODA_JOIN_SECRET", "fifteen of them"}}),
+              HasSubstr("CODA_JOIN_SECRET is shorter than 16 characters"));
+  EXPECT_THAT(refusal({{"CODA_SILENT_SECONDS", "0"}}), HasSubstr("CODA_SILENT_SECONDS is '0'"));
 }
 
 TEST_F(ProcessPlaceTest, WhatIsNoRankIsRefused) {

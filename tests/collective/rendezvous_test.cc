@@ -2,18 +2,18 @@
 // Processes that meet, leave, give up and die; each is forked from the test.
 #include "collective/rendezvous.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <csignal>
-#include <functional>
 #include <thread>
 
 #include "coda/error.h"
+#include "collective/meeting.h"
+#include "collective/processes.h"
+#include "collective/protocol.h"
 
 namespace coda {
 namespace {
@@ -22,59 +22,10 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 
-struct Ended {
-  std::vector<int> statuses;  // of the ranks; 128 + the signal that ended it
-  std::string printed;        // on the standard errors of all
-};
-
-// work(rank, a socket that listens, the place) in a process for each rank.
-Ended in_processes(int world, int absent,
-                   const std::function<void(const ProcessPlace&, Socket)>& work) {
-  Socket listening = listen_at("127.0.0.1", 0);
-  int ends[2];
-  EXPECT_EQ(pipe(ends), 0);
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < world - absent; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      dup2(ends[1], STDERR_FILENO);
-      close(ends[0]);
-      ProcessPlace place;
-      place.rank = rank;
-      place.world = world;
-      place.address = "127.0.0.1";
-      place.port = port_of(listening);
-      place.patience = absent > 0 ? 1 : 20;
-      if (rank > 0) listening.close();
-      try {
-        work(place, std::move(listening));
-      } catch (const Error& error) {
-        fprintf(stderr, "coda: %s\n", error.what());
-        std::_Exit(1);
-      }
-      std::_Exit(0);
-    }
-    children.push_back(child);
-  }
-  close(ends[1]);
-  listening.close();
-  Ended ended;
-  char piece[1000];
-  for (ssize_t got = 1; (got = read(ends[0], piece, sizeof piece)) > 0;)
-    ended.printed.append(piece, static_cast<size_t>(got));
-  close(ends[0]);
-  for (const pid_t child : children) {
-    int state = 0;
-    waitpid(child, &state, 0);
-    ended.statuses.push_back(WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state));
-  }
-  return ended;
-}
-
-int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+Started of(int world, int absent = 0) { return {.world = world, .absent = absent}; }
 
 TEST(Rendezvous, AllGetTheTokenAndLeave) {
-  const Ended ended = in_processes(3, 0, [](const ProcessPlace& place, Socket listening) {
+  const Ended ended = in_processes(of(3), [](const ProcessPlace& place, Socket listening) {
     const Rendezvous all(place, std::move(listening), "CPU", place.rank == 0 ? "a\0b" : "");
     require(all.token() == "a\0b", "another token");
     if (place.rank == 2) std::this_thread::sleep_for(1s);  // longer than those that have left
@@ -85,7 +36,7 @@ TEST(Rendezvous, AllGetTheTokenAndLeave) {
 
 // A launcher ends all once one has ended: rank 0 may still be writing.
 TEST(Rendezvous, TheOthersLeaveBehindRank0) {
-  const Ended ended = in_processes(2, 0, [](const ProcessPlace& place, Socket listening) {
+  const Ended ended = in_processes(of(2), [](const ProcessPlace& place, Socket listening) {
     {
       const Rendezvous all(place, std::move(listening), "CPU", "");
       if (place.rank == 0) {
@@ -99,7 +50,7 @@ TEST(Rendezvous, TheOthersLeaveBehindRank0) {
 }
 
 TEST(Rendezvous, NamesARankThatDoesNotCome) {
-  const Ended ended = in_processes(4, 2, [](const ProcessPlace& place, Socket listening) {
+  const Ended ended = in_processes(of(4, 2), [](const ProcessPlace& place, Socket listening) {
     const Rendezvous all(place, std::move(listening), "CPU", "");
   });
   EXPECT_THAT(ended.printed, HasSubstr("after 1 seconds rank 2, 3 of 4 has not come"));
@@ -108,7 +59,7 @@ TEST(Rendezvous, NamesARankThatDoesNotCome) {
 }
 
 TEST(Rendezvous, NamesWhatDiffers) {
-  const Ended ended = in_processes(3, 0, [](const ProcessPlace& place, Socket listening) {
+  const Ended ended = in_processes(of(3), [](const ProcessPlace& place, Socket listening) {
     const Rendezvous all(place, std::move(listening), place.rank == 2 ? "NVIDIA T4" : "NVIDIA H200",
                          "");
   });
@@ -122,7 +73,7 @@ TEST(Rendezvous, NamesWhatDiffers) {
 TEST(Rendezvous, ARankThatDiesEndsAllWithOneLine) {
   for (const int dying : {0, 1, 2}) {
     const auto start = std::chrono::steady_clock::now();
-    const Ended ended = in_processes(3, 0, [&](const ProcessPlace& place, Socket listening) {
+    const Ended ended = in_processes(of(3), [&](const ProcessPlace& place, Socket listening) {
       Rendezvous all(place, std::move(listening), "CPU", "");
       all.set_remedy("the last good checkpoint is X");
       std::this_thread::sleep_for(200ms);
@@ -140,7 +91,7 @@ TEST(Rendezvous, ARankThatDiesEndsAllWithOneLine) {
 
 TEST(Rendezvous, WhatOneGivesUpForIsSaidOnce) {
   for (const std::vector<int>& failing : {std::vector{0}, {1}, {2}, {0, 1, 2}}) {
-    const Ended ended = in_processes(3, 0, [&](const ProcessPlace& place, Socket listening) {
+    const Ended ended = in_processes(of(3), [&](const ProcessPlace& place, Socket listening) {
       Rendezvous all(place, std::move(listening), "CPU", "");
       if (std::count(failing.begin(), failing.end(), place.rank) == 0)
         std::this_thread::sleep_for(60s);
@@ -154,7 +105,7 @@ TEST(Rendezvous, WhatOneGivesUpForIsSaidOnce) {
 }
 
 TEST(Rendezvous, AnExceptionThatNobodyToldCountsAsAnEnd) {
-  const Ended ended = in_processes(2, 0, [&](const ProcessPlace& place, Socket listening) {
+  const Ended ended = in_processes(of(2), [&](const ProcessPlace& place, Socket listening) {
     Rendezvous all(place, std::move(listening), "CPU", "");
     if (place.rank == 0) std::this_thread::sleep_for(60s);
     throw Error("nobody is told");
@@ -170,7 +121,7 @@ TEST(Rendezvous, ManyBytesReachRank0InTheirOrder) {
   const auto byte_of = [](int rank, size_t i) {
     return static_cast<std::byte>(i * static_cast<size_t>(rank) + i / 251);
   };
-  const Ended ended = in_processes(3, 0, [&](const ProcessPlace& place, Socket listening) {
+  const Ended ended = in_processes(of(3), [&](const ProcessPlace& place, Socket listening) {
     Rendezvous all(place, std::move(listening), "CPU", "");
     std::vector<std::byte> bytes(kBytes);
     if (place.rank > 0) {
@@ -191,7 +142,7 @@ TEST(Rendezvous, ManyBytesReachRank0InTheirOrder) {
 }
 
 TEST(Rendezvous, WhoSendsGivesUpWhenItIsAskedTo) {
-  const Ended ended = in_processes(2, 0, [&](const ProcessPlace& place, Socket listening) {
+  const Ended ended = in_processes(of(2), [&](const ProcessPlace& place, Socket listening) {
     Rendezvous all(place, std::move(listening), "CPU", "");
     if (place.rank == 0) return std::this_thread::sleep_for(2s);
     std::stop_source stop;
@@ -214,34 +165,158 @@ TEST(Rendezvous, WhoSendsGivesUpWhenItIsAskedTo) {
   EXPECT_EQ(ended.statuses, (std::vector{0, 0}));
 }
 
-TEST(Rendezvous, APortThatIsTakenIsSaid) {
-  const Socket first = listen_at("127.0.0.1", 0);
-  try {
-    listen_at("127.0.0.1", port_of(first));
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("rank 0 cannot listen at port"), HasSubstr("set MASTER_PORT")));
+// SIGSTOP ends nothing and closes nothing: the others notice that nothing is said.
+TEST(Rendezvous, ARankThatIsStoppedIsNamedAndTheOthersEnd) {
+  for (const size_t stopped : {0u, 1u, 2u}) {
+    Started started = of(3);
+    started.place.silence = 2;
+    started.meanwhile = [&](const std::vector<pid_t>& children, int) {
+      for (size_t rank = 0; rank < 3; ++rank) {
+        siginfo_t info;
+        if (rank != stopped)
+          waitid(P_PID, static_cast<id_t>(children[rank]), &info, WEXITED | WNOWAIT);
+      }
+      kill(children[stopped], SIGKILL);
+    };
+    const Ended ended = in_processes(started, [&](const ProcessPlace& place, Socket listening) {
+      Rendezvous all(place, std::move(listening), "CPU", "");
+      all.set_remedy("the last good checkpoint is X");
+      std::this_thread::sleep_for(200ms);
+      if (place.rank == static_cast<int>(stopped)) std::raise(SIGSTOP);
+      std::this_thread::sleep_for(60s);
+    });
+    EXPECT_THAT(ended.printed,
+                AllOf(HasSubstr("coda: rank " + std::to_string(stopped) + " of 3 ("),
+                      HasSubstr(") has said nothing for 2 seconds (it is stopped, or its machine "
+                                "is gone); the last good checkpoint is X")));
+    EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
+    for (size_t rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(ended.statuses[rank], rank == stopped ? 128 + SIGKILL : 1);
   }
 }
 
-// Whoever else connects does not keep the processes from meeting.
-TEST(Rendezvous, AStrangerIsNotAnswered) {
-  const Ended ended = in_processes(2, 0, [](const ProcessPlace& place, Socket listening) {
-    if (place.rank == 1) {
-      const Socket stranger =
-          connect_until("127.0.0.1", place.port, std::chrono::steady_clock::now() + 10s);
-      const Socket another =
-          connect_until("127.0.0.1", place.port, std::chrono::steady_clock::now() + 10s);
-      send_message(stranger, {'H', "GET / HTTP/1.1"});
-      send_message(another, {'X', ""});
-      const Rendezvous all(place, {}, "CPU", "");
-    } else {
-      const Rendezvous all(place, std::move(listening), "CPU", "");
-    }
+// As a job is that its user stops for a while.
+TEST(Rendezvous, WhereAllAreStoppedForAWhileNobodyWasSilent) {
+  Started started = of(3);
+  started.place.silence = 1;
+  started.meanwhile = [](const std::vector<pid_t>& children, int) {
+    std::this_thread::sleep_for(700ms);
+    for (const pid_t child : children) kill(child, SIGSTOP);
+    std::this_thread::sleep_for(2s);
+    for (const pid_t child : children) kill(child, SIGCONT);
+  };
+  const Ended ended = in_processes(started, [&](const ProcessPlace& place, Socket listening) {
+    const Rendezvous all(place, std::move(listening), "CPU", "");
+    std::this_thread::sleep_for(1500ms);
   });
   EXPECT_EQ(ended.printed, "");
-  EXPECT_EQ(ended.statuses, (std::vector{0, 0}));
+  EXPECT_EQ(ended.statuses, (std::vector{0, 0, 0}));
+}
+
+TEST(Rendezvous, RanksOutOfStepEndWithOneLine) {
+  for (const int other : {1, 2}) {
+    const Ended ended = in_processes(of(3), [&](const ProcessPlace& place, Socket listening) {
+      Rendezvous all(place, std::move(listening), "CPU", "");
+      all.set_remedy("the last good checkpoint is X");
+      require(all.announce("step 1") == 1, "not the first");
+      require(all.announce(place.rank == other ? "all_gather of 5 fp32" : "step 2") == 2,
+              "not the second");
+      std::this_thread::sleep_for(60s);
+    });
+    EXPECT_THAT(ended.printed,
+                AllOf(HasSubstr("coda: rank " + std::to_string(other) + " of 3 ("),
+                      HasSubstr(") is out of step: its exchange 2 is all_gather of 5 fp32, and "
+                                "rank 0's is step 2"),
+                      HasSubstr("; the last good checkpoint is X")));
+    EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
+    EXPECT_EQ(ended.statuses, (std::vector{1, 1, 1}));
+  }
+}
+
+TEST(Rendezvous, OneThatLeavesEarlyIsNamed) {
+  for (const int early : {0, 1}) {
+    const Ended ended = in_processes(of(2), [&](const ProcessPlace& place, Socket listening) {
+      Rendezvous all(place, std::move(listening), "CPU", "");
+      all.announce("step 1");
+      if (place.rank == early) return;
+      std::this_thread::sleep_for(300ms);
+      all.announce("step 2");
+      std::this_thread::sleep_for(60s);
+    });
+    EXPECT_THAT(ended.printed, AllOf(HasSubstr("coda: rank " + std::to_string(early) + " of 2 ("),
+                                     HasSubstr(") has left after its exchange 1, ")));
+    EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
+    EXPECT_EQ(ended.statuses[static_cast<size_t>(1 - early)], 1);
+  }
+}
+
+TEST(Rendezvous, SettingsAreComparedAndTheOneThatDiffersIsNamed) {
+  const auto start = [](int other) {
+    return in_processes(of(3), [other](const ProcessPlace& place, Socket listening) {
+      Rendezvous all(place, std::move(listening), "CPU", "");
+      if (place.rank == 2) std::this_thread::sleep_for(500ms);  // rank 0 waits for it
+      all.require_same({{"--seed", "1"}, {"--lr", place.rank == other ? "0.2" : "0.1"}});
+      if (place.rank == 0) fprintf(stderr, "all are the same\n");
+      all.require_same({{"data", "d"}});
+      std::this_thread::sleep_for(100ms);
+    });
+  };
+  const Ended same = start(-1);
+  EXPECT_EQ(same.printed, "all are the same\n");
+  EXPECT_EQ(same.statuses, (std::vector{0, 0, 0}));
+  for (const int other : {1, 2}) {
+    const Ended ended = start(other);
+    EXPECT_THAT(ended.printed,
+                AllOf(HasSubstr("coda: rank " + std::to_string(other) + " of 3 ("),
+                      HasSubstr(") has --lr '0.2' and rank 0 has '0.1'")));
+    EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
+    EXPECT_EQ(ended.statuses, (std::vector{1, 1, 1}));
+  }
+}
+
+// One that has come as a process of the run, and then says what no process says.
+Ended with_peer_that_sends(const std::string& bytes, bool stays) {
+  Started started = of(2, 1);
+  std::thread peer;
+  started.meanwhile = [&](const std::vector<pid_t>&, int port) {
+    peer = std::thread([=] {
+      Spoken control = claim(port, 'H', {});
+      const Spoken data = claim(port, 'D', {});
+      receive_until(control.socket, control.inbox, soon());
+      ::send(control.socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      while (stays && receive_until(control.socket, control.inbox, soon())) {
+      }
+    });
+  };
+  const Ended ended = in_processes(started, [](const ProcessPlace& given, Socket listening) {
+    ProcessPlace place = given;
+    place.patience = 20;
+    place.silence = 3;
+    Rendezvous all(place, std::move(listening), "CPU", "");
+    std::this_thread::sleep_for(6s);
+  });
+  peer.join();
+  return ended;
+}
+
+TEST(Rendezvous, WhatIsNoMessageEndsTheRun) {
+  for (const std::string& bytes :
+       {std::string("B\xff\xff\xff\xff", 5), std::string("Z\0\0\0\0", 5),
+        std::string("Q\0\0\0\0", 5), std::string("B\x01\x00\x01\x00", 5)}) {
+    const Ended ended = with_peer_that_sends(bytes, true);
+    EXPECT_THAT(ended.printed, HasSubstr("rank 1 of 2 (somewhere) has sent what is no message"));
+    EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
+    EXPECT_EQ(ended.statuses, std::vector{1});
+  }
+}
+
+// Half a message holds up nobody: who sends it is as silent as any other.
+TEST(Rendezvous, HalfAMessageIsSilence) {
+  const std::string half("B\x10\x00\x00\x00some", 9);
+  EXPECT_THAT(with_peer_that_sends(half, true).printed,
+              HasSubstr("rank 1 of 2 (somewhere) has said nothing for 3 seconds"));
+  EXPECT_THAT(with_peer_that_sends(half, false).printed,
+              HasSubstr("rank 1 of 2 (somewhere) has ended"));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ class ThreadGroup {
   explicit ThreadGroup(int world)
       : barrier_(world),
         views_(static_cast<size_t>(world)),
+        settings_(static_cast<size_t>(world)),
         channels_(static_cast<size_t>(world)) {}
 
   // Nobody sends any more: who receives is told.
@@ -45,6 +46,7 @@ class ThreadGroup {
   };
   std::barrier<> barrier_;
   std::vector<TensorView> views_;  // of what is exchanged, by rank
+  std::vector<Settings> settings_;
   std::deque<Channel> channels_;   // by rank
 };
 
@@ -93,6 +95,20 @@ class ThreadCommunicator : public Communicator {
     });
     std::copy(largest.begin(), largest.end(), floats(values));
   }
+
+  // All throw where one differs, as nobody can be ended.
+  void require_same(const Settings& settings) override {
+    group_.settings_[static_cast<size_t>(rank_)] = settings;
+    group_.barrier_.arrive_and_wait();
+    std::string different;
+    const Settings& own = group_.settings_[0];
+    for (const Settings& theirs : group_.settings_)
+      for (size_t i = 0; i < own.size(); ++i)
+        if (different.empty() && theirs[i].value != own[i].value) different = own[i].name;
+    group_.barrier_.arrive_and_wait();
+    require(different.empty(), "the processes differ in: " + different);
+  }
+  void announce(const std::string& /*what*/) override {}
 
   std::function<void()> beside(const std::function<void()>& exchanges) override {
     ++besides;

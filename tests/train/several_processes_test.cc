@@ -19,6 +19,7 @@
 #include "collective/threads.h"
 #include "cpu/cpu_backend.h"
 #include "io/temp_folder.h"
+#include "train/compared_settings.h"
 #include "train/given_copies.h"
 #include "train/gradient_session.h"
 #include "train/tiny_model.h"
@@ -317,6 +318,122 @@ TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
       in_threads(3, run);
     }
   }
+}
+
+// What rank 1 of two is refused for, where it has another setting than rank 0.
+std::string difference_in(const std::function<void(ModelTrainSettings&)>& change,
+                          const Tokens& text) {
+  std::string said;
+  in_threads(2, [&](ThreadCommunicator& communicator) {
+    const auto backend = cpu::make_cpu_backend({.threads = 1});
+    ModelTrainSettings settings = settings_of(DType::bf16, 2);
+    settings.communicator = &communicator;
+    const bool is_other = communicator.rank() == 1;
+    if (is_other) change(settings);
+    static const Tokens usual = counting_text(500);
+    std::string error = "no error";
+    try {
+      const ModelTrainer trainer(settings, is_other ? text : usual, *backend);
+    } catch (const Error& refused) {
+      error = refused.what();
+    }
+    if (communicator.rank() == 0) said = error;
+  });
+  return said;
+}
+
+// Every setting that makes steps of a run what they are.
+TEST(SeveralProcesses, AreComparedAtTheStart) {
+  using S = ModelTrainSettings;
+  const auto config = [](S& s) -> LlamaConfig& { return std::get<LlamaConfig>(s.model); };
+  const std::pair<const char*, std::function<void(S&)>> cases[] = {
+      {"no error", [](S&) {}},
+      {"parameters", [&](S& s) { config(s).layers += 1; }},
+      {"parameters", [&](S& s) { config(s).mlp *= 2; }},
+      {"storage", [](S& s) { s.storage = DType::f32; }},
+      {"eight_bits", [](S& s) { s.eight_bits = EightBits::all; }},
+      {"sizes", [](S& s) { s.batch = 4; }},
+      {"sizes", [](S& s) { s.sequence /= 2; }},
+      {"accumulate", [](S& s) { s.accumulate = 3; }},
+      {"objective", [](S& s) { s.objective = Objective::speed; }},
+      {"layers_run_again", [](S& s) { s.layers_run_again = 1; }},
+      {"chunk_rows", [](S& s) { s.loss_rows = 64; }},
+      {"weights", [](S& s) { s.seed += 1; }},
+      {"schedule", [](S& s) { s.schedule.peak *= 2; }},
+      {"schedule", [](S& s) { s.schedule.floor /= 2; }},
+      {"schedule", [](S& s) { s.schedule.warmup_steps += 1; }},
+      {"schedule", [](S& s) { s.schedule.total_steps += 1; }},
+      {"adamw", [](S& s) { s.adamw.beta1 = 0.8; }},
+      {"adamw", [](S& s) { s.adamw.beta2 = 0.91; }},
+      {"adamw", [](S& s) { s.adamw.eps = 1e-7; }},
+      {"adamw", [](S& s) { s.adamw.weight_decay = 0.2; }},
+      {"adamw", [](S& s) { s.adamw.moments = DType::bf16; }},
+      {"clip", [](S& s) { s.clip = 0.25; }},
+      {"exchange_bytes", [](S& s) { s.exchange_bytes = 60'000; }},
+      {"model", [&](S& s) { config(s).eps *= 2; }},
+  };
+  const Tokens usual = counting_text(500);
+  for (const auto& [name, change] : cases)
+    EXPECT_THAT(difference_in(change, usual), HasSubstr(name));
+  EXPECT_THAT(difference_in([](S&) {}, counting_text(501)), HasSubstr("tokens to train on"));
+  // The last byte, and one in the middle of a word of the digest.
+  for (const int64_t place : {int64_t{3}, usual.size() - 1}) {
+    Tokens other = usual;
+    std::vector<std::byte> bytes(usual.bytes.begin(), usual.bytes.end());
+    bytes[static_cast<size_t>(place)] ^= std::byte{1};
+    other.bytes = bytes;
+    EXPECT_THAT(difference_in([](S&) {}, other), HasSubstr("data (digest)"));
+  }
+}
+
+TEST(SeveralProcesses, AreComparedByWhatStaysIn16Bits) {
+  std::string values[2];
+  for (const bool is_other : {false, true}) {
+    TrainOptions options;
+    options.eight_bits = EightBits::all;
+    if (is_other) options.eight_bits_except = {"*head*"};
+    for (const Setting& setting : compared_settings(options, Weights()))
+      if (setting.name == "eight_bits_except") values[is_other] = setting.value;
+  }
+  EXPECT_EQ(values[0], "");
+  EXPECT_EQ(values[1], "*head*");
+}
+
+TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
+  ModelTrainSettings settings = settings_of(DType::bf16, 1);
+  settings.eight_bits = EightBits::all;
+  const Course half = trained(settings, 2, 2);
+  const auto difference = [&](const std::function<void(Course&)>& change) {
+    std::string said;
+    in_threads(2, [&](ThreadCommunicator& communicator) {
+      const Tokens text = counting_text(500);
+      const auto backend = cpu::make_cpu_backend({.threads = 1});
+      ModelTrainSettings its = settings;
+      its.communicator = &communicator;
+      ModelTrainer trainer(its, text, *backend);
+      Course course = half;
+      if (communicator.rank() == 1) change(course);
+      trainer.weights = course.weights;
+      trainer.moments = course.moments;
+      trainer.step_count = course.step_count;
+      trainer.eight_bit_scales = course.eight_bit_scales;
+      std::string error = "no error";
+      try {
+        trainer.restored();
+      } catch (const Error& refused) {
+        error = refused.what();
+      }
+      if (communicator.rank() == 0) said = error;
+    });
+    return said;
+  };
+  EXPECT_EQ(difference([](Course&) {}), "no error");
+  EXPECT_THAT(difference([](Course& c) { c.step_count += 1; }), HasSubstr("steps done"));
+  EXPECT_THAT(difference([](Course& c) { c.weights.back().values.back() += 1e-3F; }),
+              HasSubstr("weights"));
+  EXPECT_THAT(difference([](Course& c) { c.moments[1].m.back() += 1e-3F; }), HasSubstr("moments"));
+  EXPECT_THAT(difference([](Course& c) { c.moments[0].v[0] += 1e-3F; }), HasSubstr("moments"));
+  EXPECT_THAT(difference([](Course& c) { c.eight_bit_scales[0] *= 2; }), HasSubstr("scales"));
 }
 
 // A process that gives up does not wait until rank 0 takes its state.

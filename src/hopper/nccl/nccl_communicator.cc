@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "coda/error.h"
+#include "collective/exchange_log.h"
+#include "collective/meeting.h"
 #include "collective/rendezvous.h"
 #include "hopper/launch/stream_event.h"
 #include "hopper/nccl/nccl_api.h"
@@ -24,7 +26,7 @@ class NcclCommunicator : public Communicator {
             "(and MASTER_PORT, 29500 if not set), the same for all");
     Socket listening;
     std::string token;
-    if (rank_ == 0) listening = listen_at(place.address, place.port);
+    if (rank_ == 0) listening = listen_for_others(place);
     UniqueId id{};
     const Context::Scope scope(*state_->context);
     if (rank_ == 0) {
@@ -66,6 +68,7 @@ class NcclCommunicator : public Communicator {
   void reduce_scatter(const TensorView& blocks) override {
     require_blocks(blocks);
     invariant(blocks.dtype == DType::f32, "reduce_scatter is for fp32");
+    rendezvous_->announce(exchange_text("reduce_scatter", blocks));
     const auto block = static_cast<size_t>(blocks.size() / world_);
     auto* const values = static_cast<float*>(blocks.data);
     const Context::Scope scope(*state_->context);
@@ -76,6 +79,7 @@ class NcclCommunicator : public Communicator {
 
   void all_gather(const TensorView& blocks) override {
     require_blocks(blocks);
+    rendezvous_->announce(exchange_text("all_gather", blocks));
     const auto block = static_cast<size_t>(blocks.size() / world_ * size_of(blocks.dtype));
     auto* const bytes = static_cast<std::byte*>(blocks.data);
     const Context::Scope scope(*state_->context);
@@ -86,6 +90,7 @@ class NcclCommunicator : public Communicator {
 
   void maximum(const TensorView& values) override {
     invariant(values.dtype == DType::f32 && values.is_contiguous(), "maximum is for dense fp32");
+    rendezvous_->announce(exchange_text("maximum", values));
     const Context::Scope scope(*state_->context);
     check(api().all_reduce(values.data, values.data, static_cast<size_t>(values.size()), kFloat32,
                            kMaximum, handle_, state_->stream),
@@ -106,6 +111,9 @@ class NcclCommunicator : public Communicator {
     const auto behind = std::make_shared<StreamEvent>(state_->context, own_stream_);
     return [state = state_, behind] { behind->hold(state->stream); };
   }
+
+  void require_same(const Settings& settings) override { rendezvous_->require_same(settings); }
+  void announce(const std::string& what) override { rendezvous_->announce(what); }
 
   void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) override {
     rendezvous_->send_to_first(bytes, stop);
