@@ -197,8 +197,6 @@ int run_under_mpi(int count) {
                            "PMIX_MCA_ptl_tcp_if_include", "PRTE_MCA_oob_tcp_if_include",
                            "PRTE_MCA_prte_if_include"})
     ::setenv(name, "lo", 0);
-  // Who is left has time to say which process has died.
-  ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "10", 0);
   set_secret();
   std::vector<std::string> words = {"mpirun",
                                     "-q",

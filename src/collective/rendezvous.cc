@@ -2,7 +2,7 @@
 // A thread in each process reads the connections that the meeting (meeting.h) has left, and answers
 // for this process. Messages: 'B', it is alive; 'X', an entry of its list of exchanges (to rank 0);
 // 'L', it leaves, after how many of them; 'E', it gives up and why (to rank 0); 'Q', end quietly
-// (from rank 0, which prints why).
+// (from rank 0, which prints why, or to a rank 0 that was silent).
 #include "collective/rendezvous.h"
 
 #include <poll.h>
@@ -215,7 +215,7 @@ class Rendezvous::Impl {
       first_has_left_ = !is_first;
       const std::lock_guard lock(mutex_);
       if (is_first) log_.leave(other.peer.rank);
-    } else if (message.kind == 'Q' && !is_first) {
+    } else if (message.kind == 'Q') {
       // A launcher may end rank 0 once another has ended, and rank 0 prints when it has left.
       receive_until(other.peer.socket, other.peer.inbox, in(2s));
       std::this_thread::sleep_for(kPause);
@@ -254,8 +254,8 @@ class Rendezvous::Impl {
     // This process may be giving up for the same reason; then it says so itself.
     std::this_thread::sleep_for(kPause);
     if (is_leaving_ || is_failing_) return;
+    end_others();
     if (place_.rank == 0) {
-      end_others();
       print_line(text);
     } else if (place_.rank == 1) {  // rank 0 is gone: the next one says so
       print_line(text);

@@ -10,6 +10,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "tools/run_command.h"
@@ -84,6 +86,33 @@ class ProcessesTest : public testing::Test {
     for (int i = 0; i < 6000 && !has(out, checkpoint); ++i) std::this_thread::sleep_for(10ms);
   }
 
+  // Waits until a run has a newer checkpoint than this one, 60 seconds at most: so its steps are
+  // under way, and a signal only asks it to stop.
+  std::string newest(const std::string& out) const {
+    std::error_code error;
+    return fs::read_symlink(fs::path(folder_ / out) / "latest", error).string();
+  }
+  void wait_for_another(const std::string& out, const std::string& before) const {
+    for (int i = 0; i < 6000 && newest(out) == before; ++i) std::this_thread::sleep_for(10ms);
+  }
+
+  // The standard errors of two processes under mpirun, of which rank 1 has other flags.
+  std::string errors_where_rank_1_has(const Words& words, const Words& others) const {
+    const auto line_of = [](const Words& all) {
+      std::string line = CODA_COMMAND;
+      for (const std::string& word : all) line += " '" + word + "'";
+      return line;
+    };
+    const std::string script =
+        folder_.write("rank.sh", "test $OMPI_COMM_WORLD_RANK = 1 && exec " + line_of(others) +
+                                     "\nexec " + line_of(words) + "\n");
+    std::string command = "OMP_NUM_THREADS=1 ";
+    for (const auto& [name, value] : under_mpi().environment) command += name + "=" + value + " ";
+    command += "mpirun -q --bind-to none -n 2 sh " + script + " > /dev/null 2> " + folder_ / "err";
+    EXPECT_NE(std::system(command.c_str()), 0);
+    return read_bytes(folder_ / "err");
+  }
+
   TestFolder folder_;
   std::string data_;
 };
@@ -156,11 +185,9 @@ TEST_F(ProcessesTest, ARunGoesOnWithAnotherNumber) {
               HasSubstr("--batch 4 and --accumulate 1: a step of this run has 6 sequences"));
   for (const int processes : {3, 1}) {
     CommandOptions again = under_mpi();
-    const std::string before = fs::read_symlink(fs::path(folder_ / "run") / "latest").string();
+    const std::string before = newest("run");
     again.while_running = [&](pid_t child) {
-      for (int i = 0; i < 6000 && fs::read_symlink(fs::path(folder_ / "run") / "latest") == before;
-           ++i)
-        std::this_thread::sleep_for(10ms);
+      wait_for_another("run", before);
       kill(child, SIGTERM);
     };
     const Words split = processes == 1 ? Words{"--batch", "2", "--accumulate", "3"} : Words{};
@@ -202,12 +229,116 @@ TEST_F(ProcessesTest, OneThatDiesEndsAllWithOneLine) {
                                                 : "; go on from the newest checkpoint in "));
     // And it is whole.
     CommandOptions stopping = under_mpi();
+    const std::string before = newest(out);
     stopping.while_running = [&](pid_t child) {
-      std::this_thread::sleep_for(500ms);
+      wait_for_another(out, before);
       kill(child, SIGTERM);
     };
     EXPECT_EQ(run_coda(resumed(out, 1), stopping).status, 130);
   }
+}
+
+// It closes no connection, so the others notice its silence.
+TEST_F(ProcessesTest, OneThatIsStoppedIsNamedAndEndsAll) {
+  for (const size_t stopped : {0u, 1u}) {
+    const std::string out = "run" + std::to_string(stopped);
+    CommandOptions stopping = under_mpi();
+    stopping.environment["CODA_SILENT_SECONDS"] = "3";
+    stopping.while_running = [&](pid_t child) {
+      wait_for(out, "step-000020");
+      const std::vector<pid_t> ranks = ranks_of(child);
+      ASSERT_EQ(ranks.size(), 2u);
+      kill(ranks[stopped], SIGSTOP);
+    };
+    const CommandResult result = run_coda(train(out, 2, 100000), stopping);
+    EXPECT_NE(result.status, 0);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("coda: rank " + std::to_string(stopped) + " of 2 ("),
+                                  HasSubstr(") has said nothing for 3 seconds"),
+                                  HasSubstr(stopped > 0 ? "; the last good checkpoint is "
+                                                        : "; go on from the newest checkpoint")));
+    EXPECT_EQ(line_count(result.err), 1) << result.err;
+  }
+}
+
+TEST_F(ProcessesTest, RanksThatDifferAreNamedAtTheStart) {
+  const Words own = train("run", 1, 20);
+  const std::pair<Words, std::string> cases[] = {
+      {{"--seed", "2"}, "--seed '2' and rank 0 has '1'"},
+      {{"--lr", "0.1"}, "--lr '0.1' and rank 0 has none"},
+      {{"--clip", "0.5"}, "--clip '0.5' and rank 0 has '1'"},
+      {{"--decay", "0.2"}, "--decay '0.2' and rank 0 has '0.1'"},
+      {{"--eval-every", "3"}, "--eval-every '3' and rank 0 has none"},
+      {{"--overwrite"}, "--overwrite 'true' and rank 0 has none"},
+      {{"--mlp", "64"}, "--mlp '64' and rank 0 has "}};
+  for (const auto& [more, text] : cases) {
+    const std::string errors = errors_where_rank_1_has(own, own + more);
+    EXPECT_THAT(errors, AllOf(HasSubstr("coda: rank 1 of 2 ("), HasSubstr(") has " + text)));
+    EXPECT_EQ(line_count(errors), 1) << errors;
+  }
+  // Flags that are there already, with other values.
+  const std::pair<std::string, std::string> changes[] = {
+      {"--steps", "30"}, {"--save-every", "7"},  {"--layers", "3"},
+      {"--heads", "2"},  {"--sequence", "12"}, {"--batch", "4"}};
+  for (const auto& [flag, value] : changes) {
+    Words others = own;
+    *(std::find(others.begin(), others.end(), flag) + 1) = value;
+    EXPECT_THAT(errors_where_rank_1_has(own, others), HasSubstr(flag + " '" + value + "'"));
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  // The same flags, and other files behind them.
+  Words others = own;
+  *(std::find(others.begin(), others.end(), "--data") + 1) =
+      folder_.write("other.txt", read_bytes(data_) + "1");
+  EXPECT_THAT(errors_where_rank_1_has(own, others), HasSubstr("data whose digest is"));
+}
+
+TEST_F(ProcessesTest, RanksOfOtherCheckpointsAreNamed) {
+  ASSERT_EQ(run_coda(train("run", 1, 40)).status, 0);
+  const fs::path run = folder_ / "run";
+  fs::copy(run, folder_ / "older", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  fs::remove_all(fs::path(folder_ / "older") / "step-000040");
+  EXPECT_THAT(errors_where_rank_1_has(resumed("run", 1), resumed("older", 1)),
+              HasSubstr("the checkpoint 'step-000020' and rank 0 has 'step-000040'"));
+}
+
+// Of a process and all that it started.
+void add_sockets_of(pid_t process, std::set<std::string>& sockets) {
+  const std::string folder = "/proc/" + std::to_string(process);
+  std::error_code gone;
+  for (const auto& file : fs::directory_iterator(folder + "/fd", gone))
+    sockets.insert(fs::read_symlink(file.path(), gone).string());
+  for (const auto& thread : fs::directory_iterator(folder + "/task", gone)) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) add_sockets_of(child, sockets);
+  }
+}
+
+// Neither Open MPI's nor our own.
+TEST_F(ProcessesTest, NobodyListensWhereAnotherMachineReachesIt) {
+  std::set<std::string> places;
+  CommandOptions looking = under_mpi();
+  looking.while_running = [&](pid_t child) {
+    wait_for("run", "step-000020");
+    std::set<std::string> sockets;
+    add_sockets_of(child, sockets);
+    for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+      std::ifstream lines(table);
+      for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string number, local, remote, state, skipped, inode;
+        words >> number >> local >> remote >> state;
+        for (int i = 0; i < 5; ++i) words >> skipped;
+        words >> inode;
+        if (state == "0A" && sockets.contains("socket:[" + inode + "]"))
+          places.insert(local.substr(0, local.find(':')));
+      }
+    }
+    kill(child, SIGTERM);
+  };
+  EXPECT_EQ(run_coda(train("run", 2, 100000), looking).status, 130);
+  EXPECT_FALSE(places.empty());  // mpirun listens for its processes
+  for (const std::string& place : places)
+    EXPECT_TRUE(place == "0100007F" || place == "00000000000000000000000001000000") << place;
 }
 
 TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
@@ -239,7 +370,10 @@ TEST_F(ProcessesTest, OnGpusWhatIsMissingIsNamed) {
     return result.err;
   };
   EXPECT_THAT(message({"--gpus", "2"}), HasSubstr("--gpus 2: this process may use 1"));
-  options.environment.insert({{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"CODA_JOIN_SECONDS", "1"}});
+  options.environment.insert({{"RANK", "0"},
+                              {"WORLD_SIZE", "3"},
+                              {"CODA_JOIN_SECONDS", "1"},
+                              {"CODA_JOIN_SECRET", "what the launcher has made"}});
   EXPECT_THAT(message({}), HasSubstr("set MASTER_ADDR"));
   options.environment["MASTER_ADDR"] = "127.0.0.1";
   options.environment["MASTER_PORT"] = "29874";

@@ -17,6 +17,7 @@ namespace coda {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 constexpr const char* kLast = "step-000120";
 
