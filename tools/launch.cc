@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -16,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -37,10 +35,15 @@ constexpr int kNotStarted = 127;
 
 volatile std::sig_atomic_t handed_on = 0;  // the last signal
 
-// A signal interrupts what waits.
+// What a terminal sends (Ctrl-C, or that it is closed) the children get too.
 void hand_on_at(int signal) {
   struct sigaction action = {};
-  action.sa_handler = [](int which) { handed_on = which; };
+  ::sigaction(signal, nullptr, &action);
+  if (action.sa_handler == SIG_IGN) return;  // as nohup has it
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = [](int which, siginfo_t* info, void*) {
+    if (info->si_code <= 0) handed_on = which;  // from a process
+  };
   ::sigaction(signal, &action, nullptr);
 }
 
@@ -72,9 +75,6 @@ int free_port() {
   ::close(descriptor);
   return is_bound ? ntohs(address.sin_port) : 0;
 }
-
-// Others of this machine do not know it, so they cannot join the run.
-void set_secret() { ::setenv("CODA_JOIN_SECRET", random_secret().c_str(), 0); }
 
 void set(const char* name, int value) { ::setenv(name, std::to_string(value).c_str(), 1); }
 
@@ -151,7 +151,7 @@ int wait_for(Children& children) {
     }
     if (one.rank >= 0) continue;
     if (status != 0 && !is_asked && Clock::now() - failed > kGrace) {
-      children.signal(SIGTERM);
+      for (const int which : {SIGTERM, SIGCONT}) children.signal(which);  // one may be stopped
       is_asked = true;
     }
     if (status != 0 && Clock::now() - failed > kPatience) children.signal(SIGKILL);
@@ -161,6 +161,23 @@ int wait_for(Children& children) {
   return status;
 }
 
+// With the same arguments, told apart by RANK and LOCAL_RANK.
+int run_processes(int count) {
+  set("WORLD_SIZE", count);
+  set("LOCAL_WORLD_SIZE", count);
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  // Others of this machine do not know it, so they cannot join the run.
+  ::setenv("CODA_JOIN_SECRET", random_secret().c_str(), 0);
+  if (std::getenv("MASTER_PORT") == nullptr) set("MASTER_PORT", free_port());
+  std::vector<std::string> words = arguments();
+  std::vector<char*> pointers = pointers_to(words);
+  std::fflush(stdout);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) hand_on_at(signal);
+  Children children;
+  for (int rank = 0; rank < count; ++rank) children.start(rank, pointers);
+  return wait_for(children);
+}
+
 }  // namespace
 
 int run_on_gpus(int count) {
@@ -168,70 +185,14 @@ int run_on_gpus(int count) {
   require(count <= there, fmt::format("--gpus {}: this process may use {} (look at nvidia-smi and "
                                       "CUDA_VISIBLE_DEVICES, or choose a lower number)",
                                       count, there));
-  set("WORLD_SIZE", count);
-  set("LOCAL_WORLD_SIZE", count);
-  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-  set_secret();
-  if (std::getenv("MASTER_PORT") == nullptr) set("MASTER_PORT", free_port());
-  std::vector<std::string> words = arguments();
-  std::vector<char*> pointers = pointers_to(words);
-  std::fflush(stdout);
-  Children children;
-  for (int rank = 0; rank < count; ++rank) children.start(rank, pointers);
-  // A terminal sends Ctrl-C to the children too.
-  std::signal(SIGINT, SIG_IGN);
-  for (const int signal : {SIGTERM, SIGHUP}) hand_on_at(signal);
-  return wait_for(children);
+  return run_processes(count);
 }
 
-int run_under_mpi(int count) {
+int run_on_cpus(int count) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   ::setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / count)).c_str(), 0);
-  // mpirun gives its processes a terminal, also where it has none.
-  if (::isatty(STDOUT_FILENO) == 0) ::setenv("TERM", "dumb", 1);
-  // Quiet, as the processes say themselves what is wrong; reading another process's memory would
-  // print a line of its own where that has died.
-  ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-  // All is on this machine: nothing listens where another reaches it. Of Open MPI 4 and 5.
-  for (const char* name : {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_btl_tcp_if_include",
-                           "PMIX_MCA_ptl_tcp_if_include", "PRTE_MCA_oob_tcp_if_include",
-                           "PRTE_MCA_prte_if_include"})
-    ::setenv(name, "lo", 0);
-  set_secret();
-  std::vector<std::string> words = {"mpirun",
-                                    "-q",
-                                    "--bind-to",
-                                    "none",
-                                    "-n",
-                                    std::to_string(count),
-                                    std::filesystem::read_symlink("/proc/self/exe").string()};
-  const std::vector<std::string> own = arguments();
-  words.insert(words.end(), own.begin() + 1, own.end());
-  std::vector<char*> pointers = pointers_to(words);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  require(child >= 0, std::string("cannot start a process: ") + std::strerror(errno));
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    ::setpgid(0, 0);  // a terminal's Ctrl-C goes to this process alone
-    const int nothing = ::open("/dev/null", O_RDONLY);
-    if (::getppid() != parent || ::dup2(nothing, STDIN_FILENO) < 0) std::_Exit(1);
-    ::execvp("mpirun", pointers.data());
-    std::_Exit(kNotStarted);
-  }
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before = {};
-    ::sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) hand_on_at(signal);
-  }
-  int state = 0;
-  while (::waitpid(child, &state, 0) < 0) {
-    if (handed_on != 0) ::kill(child, SIGUSR1);
-    handed_on = 0;
-  }
-  require(!WIFEXITED(state) || WEXITSTATUS(state) != kNotStarted,
-          "--processes: there is no mpirun (install Open MPI: apt-get install openmpi-bin)");
-  return WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+  set("CODA_SHARED_MEMORY", make_shared_memory(count));
+  return run_processes(count);
 }
 
 }  // namespace coda::tools

@@ -124,7 +124,7 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       ->capture_default_str();
   command
       .add_option("--processes", f.processes,
-                  "Processes on CPUs, over Open MPI, each with a share of --batch [this one]")
+                  "Processes on CPUs of this machine, each with a share of --batch [this one]")
       ->check(CLI::Range(1, 1024));
   command
       .add_option("--profile", f.profile,
@@ -497,7 +497,7 @@ int start(const CLI::App& command, TrainFlags flags) {
   }
   if (place.world == 1) {
     if (flags.gpus > 1) return run_on_gpus(flags.gpus);
-    if (flags.processes > 1) return run_under_mpi(flags.processes);
+    if (flags.processes > 1) return run_on_cpus(flags.processes);
     return run(command, std::move(flags), {});
   }
   const Processes processes = join(flags.device, place);

@@ -33,18 +33,22 @@ struct ProcessPlace {
   // of this machine alone (a loopback address), or `is_open`.
   std::string secret;
   bool is_open = false;
+  int shared_memory = -1;  // on CPUs of one machine: what make_shared_memory() gave; -1: Open MPI
 };
 
 // What the launcher has set: RANK, WORLD_SIZE and LOCAL_RANK (torchrun), OMPI_COMM_WORLD_RANK,
 // _SIZE and _LOCAL_RANK (mpirun), or SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID (srun);
 // MASTER_ADDR and MASTER_PORT, where they are needed and the processes are of one machine
-// 127.0.0.1 and 29500; CODA_JOIN_SECONDS, CODA_SILENT_SECONDS, CODA_JOIN_SECRET, CODA_JOIN_OPEN.
-// torchrun itself listens at MASTER_PORT, so that there
-// the port is the next one. One process where nothing is set. Throws Error for what is no number,
-// or no rank of that world.
+// 127.0.0.1 and 29500; CODA_JOIN_SECONDS, CODA_SILENT_SECONDS, CODA_JOIN_SECRET, CODA_JOIN_OPEN and
+// CODA_SHARED_MEMORY. torchrun itself listens at MASTER_PORT, so that there the port is the next
+// one. One process where nothing is set. Throws Error for what is no number, or no rank of that
+// world.
 ProcessPlace process_place();
 // A new secret for the processes of a run: who starts them gives it to all as CODA_JOIN_SECRET.
 std::string random_secret();
+// The descriptor of memory that `world` processes of this machine exchange over: who starts them
+// lets them inherit it, and says its number in CODA_SHARED_MEMORY.
+int make_shared_memory(int world);
 
 // What all processes must have alike, for people: {"--lr", "0.004"}.
 struct Setting {

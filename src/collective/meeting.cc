@@ -323,10 +323,10 @@ Connection admitted(const ProcessPlace& place, char letter, const std::string& h
       const auto answer = said_by_first(place, to, deadline + 5s);
       if (answer && answer->kind == 'A') return to;
     }
+    std::this_thread::sleep_for(100ms);
     require(Clock::now() < deadline,
             first_of(place) + " says nothing (it has ended, or another program has that port: set "
                               "MASTER_PORT to one that no program has)");
-    std::this_thread::sleep_for(100ms);
   }
 }
 

@@ -6,16 +6,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "coda/error.h"
-#include "collective/exchange_log.h"
+#include "collective/host_communicator.h"
 #include "collective/meeting.h"
 #include "collective/mpi_api.h"
-#include "collective/rendezvous.h"
 
 namespace coda {
 namespace {
@@ -26,7 +23,7 @@ void check(int result, const char* what) {
   require(result == 0, std::string("MPI: ") + what + " failed (" + std::to_string(result) + ")");
 }
 
-class MpiCommunicator : public Communicator {
+class MpiCommunicator : public HostCommunicator {
  public:
   explicit MpiCommunicator(const ProcessPlace& given) {
     int is_initialized = 0;
@@ -53,15 +50,11 @@ class MpiCommunicator : public Communicator {
     if (is_ours_ && may_wait) mpi().finalize();
   }
 
-  int rank() const override { return rank_; }
-  int world() const override { return world_; }
+ private:
+  // What others send for another exchange is not taken for this one's.
+  void start(int number) override { tag_ = number; }
 
-  void reduce_scatter(const TensorView& blocks) override {
-    require_blocks(blocks);
-    invariant(blocks.dtype == DType::f32, "reduce_scatter is for fp32");
-    const int tag = announced("reduce_scatter", blocks);
-    const int64_t block = blocks.size() / world_;
-    auto* const values = static_cast<float*>(blocks.data);
+  void add_up(float* values, int64_t block) override {
     received_.resize(static_cast<size_t>(world_) * kPiece);
     for (int64_t begin = 0; begin < block; begin += kPiece) {
       const int64_t count = std::min(kPiece, block - begin);
@@ -69,7 +62,7 @@ class MpiCommunicator : public Communicator {
       for (int step = 1; step < world_; ++step) {
         const int to = (rank_ + step) % world_;
         const int from = (rank_ - step + world_) % world_;
-        exchange(values + to * block + begin, to, place_of(from), from, bytes, tag);
+        exchange(values + to * block + begin, to, place_of(from), from, bytes);
       }
       float* const own = values + rank_ * block + begin;
       std::memcpy(place_of(rank_), own, static_cast<size_t>(bytes));
@@ -79,72 +72,25 @@ class MpiCommunicator : public Communicator {
     }
   }
 
-  void all_gather(const TensorView& blocks) override {
-    require_blocks(blocks);
-    gather(blocks, announced("all_gather", blocks));
-  }
-
-  void maximum(const TensorView& values) override {
-    invariant(values.dtype == DType::f32 && values.is_contiguous(), "maximum is for dense fp32");
-    const int tag = announced("maximum", values);
-    const auto count = static_cast<size_t>(values.size());
-    std::vector<float> all(count * static_cast<size_t>(world_));
-    auto* const own = static_cast<float*>(values.data);
-    std::copy_n(own, count, all.begin() + static_cast<std::ptrdiff_t>(count) * rank_);
-    gather(dense_view(all.data(), DType::f32, world_, values.size()), tag);
-    for (size_t i = 0; i < all.size(); ++i)
-      own[i % count] = i < count ? all[i] : std::max(own[i % count], all[i]);
-  }
-
-  void require_same(const Settings& settings) override { rendezvous_->require_same(settings); }
-  void announce(const std::string& what) override { rendezvous_->announce(what); }
-
-  void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) override {
-    rendezvous_->send_to_first(bytes, stop);
-  }
-  void receive_from(int rank, std::span<std::byte> bytes) override {
-    rendezvous_->receive_from(rank, bytes);
-  }
-
-  void fail(const std::string& message) override { rendezvous_->fail(message); }
-  void set_remedy(const std::string& remedy) override { rendezvous_->set_remedy(remedy); }
-
- private:
-  float* place_of(int from) { return received_.data() + from * kPiece; }
-
-  void require_blocks(const TensorView& blocks) const {
-    invariant(blocks.is_contiguous() && blocks.rows % world_ == 0,
-              "blocks of processes are dense and of whole rows");
-  }
-
-  // The tag of the messages of an exchange, which has its number: what others send for another
-  // exchange is not taken for this one's, and the announcements tell that they differ.
-  int announced(const std::string& name, const TensorView& values) {
-    const std::string what = exchange_text(name, values);
-    constexpr uint64_t kTags = 32749;  // MPI has 32767 at least
-    const uint64_t number = static_cast<uint64_t>(rendezvous_->announce(what));
-    return static_cast<int>((number * 31 + std::hash<std::string>()(what) % kTags) % kTags);
-  }
-
-  void exchange(const void* sent, int to, void* received, int from, int64_t bytes, int tag) const {
-    const auto count = static_cast<int>(bytes);
-    check(mpi().sendrecv(sent, count, mpi().byte, to, tag, received, count, mpi().byte, from, tag,
-                         mpi().comm_world, nullptr),
-          "MPI_Sendrecv");
-  }
-
-  void gather(const TensorView& blocks, int tag) const {
-    const int64_t block = blocks.size() / world_ * size_of(blocks.dtype);
-    auto* const bytes = static_cast<std::byte*>(blocks.data);
+  void gather(std::byte* blocks, int64_t bytes) override {
     constexpr int64_t kMost = 1 << 30;  // MPI counts as int
-    for (int64_t begin = 0; begin < block; begin += kMost) {
+    for (int64_t begin = 0; begin < bytes; begin += kMost) {
       for (int step = 1; step < world_; ++step) {
         const int to = (rank_ + step) % world_;
         const int from = (rank_ - step + world_) % world_;
-        exchange(bytes + rank_ * block + begin, to, bytes + from * block + begin, from,
-                 std::min(kMost, block - begin), tag);
+        exchange(blocks + rank_ * bytes + begin, to, blocks + from * bytes + begin, from,
+                 std::min(kMost, bytes - begin));
       }
     }
+  }
+
+  float* place_of(int from) { return received_.data() + from * kPiece; }
+
+  void exchange(const void* sent, int to, void* received, int from, int64_t bytes) const {
+    const auto count = static_cast<int>(bytes);
+    check(mpi().sendrecv(sent, count, mpi().byte, to, tag_, received, count, mpi().byte, from, tag_,
+                         mpi().comm_world, nullptr),
+          "MPI_Sendrecv");
   }
 
   // Where rank 0 listens and the secret, MPI tells the others.
@@ -172,10 +118,8 @@ class MpiCommunicator : public Communicator {
     rendezvous_.emplace(place, std::move(listening), "CPUs", "");
   }
 
-  int rank_ = 0;
-  int world_ = 1;
   bool is_ours_ = false;
-  std::optional<Rendezvous> rendezvous_;
+  int tag_ = 0;
   std::vector<float> received_;  // a piece of each rank
 };
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes on CPUs, whose tensors lie in the host's memory: Open MPI carries the bytes. Sums are
-// made here, in the order of the ranks, because an MPI library may choose another order for
-// another size.
+// Processes on the CPUs of one or several machines, started by mpirun: Open MPI carries the bytes.
 #pragma once
 
 #include <memory>

@@ -68,6 +68,7 @@ ProcessPlace process_place() {
   if (has_store != nullptr && std::string_view(has_store) == "True") ++place.port;
   place.patience = number_of("CODA_JOIN_SECONDS", 1, static_cast<int>(place.patience));
   place.silence = number_of("CODA_SILENT_SECONDS", 1, static_cast<int>(place.silence));
+  place.shared_memory = number_of("CODA_SHARED_MEMORY", 0, -1);
   place.is_open = number_of("CODA_JOIN_OPEN", 0, 0) > 0;
   if (const char* secret = variable("CODA_JOIN_SECRET")) place.secret = secret;
   require(place.secret.empty() || place.secret.size() >= kShortestSecret,

@@ -9,6 +9,7 @@
 #include "base/free_memory.h"
 #include "coda/communicator.h"
 #include "coda/error.h"
+#include "collective/memory_communicator.h"
 #include "collective/mpi_communicator.h"
 #include "runtime/copy_matrix.h"
 
@@ -70,7 +71,7 @@ std::function<double()> Backend::stamp() {
 std::function<void()> Backend::record(std::function<void()> work) { return work; }
 
 std::unique_ptr<Communicator> Backend::join(const ProcessPlace& place) {
-  return join_over_mpi(place);
+  return place.shared_memory >= 0 ? join_over_memory(place) : join_over_mpi(place);
 }
 
 }  // namespace coda

@@ -26,7 +26,8 @@ class ProcessPlaceTest : public testing::Test {
           "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
           "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
           "SLURM_NTASKS", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
-          "CODA_JOIN_SECONDS", "CODA_SILENT_SECONDS", "CODA_JOIN_SECRET", "CODA_JOIN_OPEN"})
+          "CODA_JOIN_SECONDS", "CODA_SILENT_SECONDS", "CODA_JOIN_SECRET", "CODA_JOIN_OPEN",
+          "CODA_SHARED_MEMORY"})
       unsetenv(name);
   }
   static ProcessPlace with(const std::map<std::string, std::string>& variables) {
@@ -96,14 +97,17 @@ TEST_F(ProcessPlaceTest, HowLongToWaitAndWhoMayJoinIsSetByTheUser) {
   EXPECT_EQ(usual.silence, 60);
   EXPECT_EQ(usual.secret, "");
   EXPECT_FALSE(usual.is_open);
+  EXPECT_EQ(usual.shared_memory, -1);
   const ProcessPlace place = with({{"CODA_JOIN_SECONDS", "5"},
                                    {"CODA_SILENT_SECONDS", "7"},
                                    {"CODA_JOIN_SECRET", "sixteen of these"},
-                                   {"CODA_JOIN_OPEN", "1"}});
+                                   {"CODA_JOIN_OPEN", "1"},
+                                   {"CODA_SHARED_MEMORY", "5"}});
   EXPECT_EQ(place.patience, 5);
   EXPECT_EQ(place.silence, 7);
   EXPECT_EQ(place.secret, "sixteen of these");
   EXPECT_TRUE(place.is_open);
+  EXPECT_EQ(place.shared_memory, 5);
   EXPECT_FALSE(with({{"CODA_JOIN_OPEN", "0"}}).is_open);
   EXPECT_THAT(refusal({{"CODA_JOIN_SECRET", "fifteen of them"}}),
               HasSubstr("CODA_JOIN_SECRET is shorter than 16 characters"));
