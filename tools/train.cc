@@ -426,9 +426,8 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
               ": the data has changed since the run was started; a resumed run needs "
               "the same (put it back, or start another run with --init " +
               printable(flags.out) + ")");
-  processes.require_same(
-      {{"the checkpoint", plan.resumed ? plan.resumed->filename().string() : ""},
-       {"data whose digest is", now}});
+  processes.require_same({{"the checkpoint", plan.resumed ? plan.resumed->filename().string() : ""},
+                          {"data whose digest is", now}});
   plan.go_on_with =
       fmt::format("coda train --out {} {} {} --resume{}", shell_word(flags.out),
                   flags.data.is_text() ? "--data" : "--ids",

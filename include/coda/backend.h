@@ -130,7 +130,8 @@ class Backend {
 
   // This process among those that train together, each with a backend of this kind; returns once
   // all are there. It exchanges tensors of this backend, and the backend must outlive it. On the
-  // host over shared memory or Open MPI, on GPUs over NCCL. Throws Error where those are missing, or a process is.
+  // host it exchanges over shared memory or Open MPI, on GPUs over NCCL. Throws Error where those
+  // are missing, or a process is.
   virtual std::unique_ptr<Communicator> join(const ProcessPlace& place);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes whose tensors lie in the host's memory: what does not depend on how they exchange bytes.
-// Sums are made here, in the order of the ranks, so that they have the same bits however many bytes
-// travel at once, and whatever carries them.
+// Processes whose tensors lie in the host's memory: what does not depend on how bytes travel. Sums
+// are made in the order of the ranks, so that they have the same bits however many bytes travel at
+// once, and whatever carries them.
 #pragma once
 
 #include <algorithm>

@@ -212,9 +212,8 @@ class Reception {
                                   " processes: start all with the same number");
     if (peer.rank < 1 || peer.rank >= place_.world)
       return turn_away(guest, is + ", and there is no such rank beside rank 0");
-    const auto there = std::ranges::find(met_, peer.rank, [](const Admitted& one) {
-      return one.peer.rank;
-    });
+    const auto there =
+        std::ranges::find(met_, peer.rank, [](const Admitted& one) { return one.peer.rank; });
     if (message.kind == 'D') {
       if (there == met_.end() || there->peer.data.is_open() || there->nonce != hello->nonce)
         return turn_away(guest, is + ", which has not come before");
@@ -223,8 +222,8 @@ class Reception {
       return;
     }
     if (there != met_.end())
-      return turn_away(guest, is + ", and that rank is there already, from " +
-                                  printable(there->peer.host));
+      return turn_away(
+          guest, is + ", and that rank is there already, from " + printable(there->peer.host));
     send_message(guest.socket, {'A', ""});
     peer.socket = std::move(guest.socket);
     met_.push_back({std::move(peer), hello->nonce});
@@ -325,8 +324,9 @@ Connection admitted(const ProcessPlace& place, char letter, const std::string& h
     }
     std::this_thread::sleep_for(100ms);
     require(Clock::now() < deadline,
-            first_of(place) + " says nothing (it has ended, or another program has that port: set "
-                              "MASTER_PORT to one that no program has)");
+            first_of(place) +
+                " says nothing (it has ended, or another program has that port: set "
+                "MASTER_PORT to one that no program has)");
   }
 }
 
@@ -347,8 +347,7 @@ std::string name_of(const Peer& peer, int world) {
 Socket listen_for_others(const ProcessPlace& place) {
   Socket listening = listen_at(place.address, place.port);
   if (!place.secret.empty() || place.world == 1) return listening;
-  const std::string where =
-      own_address(listening) + ", port " + std::to_string(port_of(listening));
+  const std::string where = own_address(listening) + ", port " + std::to_string(port_of(listening));
   require(is_loopback(listening) || place.is_open,
           "rank 0 would listen at " + where +
               " for processes of other machines, and any program there could join the run: set "

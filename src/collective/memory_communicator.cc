@@ -23,7 +23,7 @@ constexpr int64_t kHead = 4096;     // in front of the slots
 // At the start of the memory, all zeros before the first exchange.
 struct Head {
   std::atomic<uint32_t> arrived;
-  std::atomic<uint32_t> phase;  // of the barrier
+  std::atomic<uint32_t> phase;                          // of the barrier
   std::atomic<int> numbers[(kHead - 8) / sizeof(int)];  // of each process's exchange
 };
 static_assert(sizeof(Head) == kHead);
@@ -53,8 +53,8 @@ class MemoryCommunicator : public HostCommunicator {
             "CODA_SHARED_MEMORY is " + std::to_string(place.shared_memory) +
                 ", which is no memory for " + std::to_string(world_) +
                 " processes (coda train --processes sets it)");
-    void* const memory = ::mmap(nullptr, static_cast<size_t>(state.st_size),
-                                PROT_READ | PROT_WRITE, MAP_SHARED, place.shared_memory, 0);
+    void* const memory = ::mmap(nullptr, static_cast<size_t>(state.st_size), PROT_READ | PROT_WRITE,
+                                MAP_SHARED, place.shared_memory, 0);
     require(memory != MAP_FAILED, "the memory that the processes share cannot be mapped");
     memory_ = static_cast<std::byte*>(memory);
     Socket listening;

@@ -11,7 +11,7 @@
 namespace coda {
 namespace {
 
-constexpr int kUsualPort = 29500;        // PyTorch's
+constexpr int kUsualPort = 29500;       // PyTorch's
 constexpr size_t kShortestSecret = 16;  // characters: who guesses must not get far
 
 const char* variable(const char* name) {

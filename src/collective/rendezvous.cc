@@ -112,9 +112,7 @@ class Rendezvous::Impl {
   }
 
  private:
-  std::string name_of(const Other& other) const {
-    return coda::name_of(other.peer, place_.world);
-  }
+  std::string name_of(const Other& other) const { return coda::name_of(other.peer, place_.world); }
 
   int64_t add(const std::string& entry) {
     const std::lock_guard lock(mutex_);
@@ -195,10 +193,10 @@ class Rendezvous::Impl {
       if (other.has_left) return;
     }
     if (is_open) return;
-    give_up_for(other, name_of(other) +
-                           (other.peer.inbox.is_broken() ? " has sent what is no message"
-                                                         : " has ended") +
-                           remedy());
+    give_up_for(other,
+                name_of(other) +
+                    (other.peer.inbox.is_broken() ? " has sent what is no message" : " has ended") +
+                    remedy());
   }
 
   void take(Other& other, const Message& message) {
@@ -232,15 +230,16 @@ class Rendezvous::Impl {
     std::unique_lock lock(mutex_);
     if (const auto found = log_.difference()) {
       lock.unlock();
-      Other& other = *std::ranges::find(others_, found->rank,
-                                        [](const Other& o) { return o.peer.rank; });
+      Other& other =
+          *std::ranges::find(others_, found->rank, [](const Other& o) { return o.peer.rank; });
       return give_up_for(other, name_of(other) + found->text + remedy());
     }
     if (place_.rank == 0) return;
     const Other& first = others_.front();
     if (!first_has_left_ || announced_ <= first.announced) return;
     const std::string text = name_of(first) + " has left after its exchange " +
-                             std::to_string(first.announced) + ", and rank " + std::to_string(place_.rank) +
+                             std::to_string(first.announced) + ", and rank " +
+                             std::to_string(place_.rank) +
                              " goes on (all processes must call the same functions in the same "
                              "order)";
     lock.unlock();

@@ -132,8 +132,8 @@ Settings compared_settings(const ModelTrainSettings& settings, const Tokens& tok
 Settings compared_settings(const ExchangePlan& plan) {
   std::string text;
   for (const ExchangePlan::Shard& s : plan.shards) {
-    for (const size_t place : {static_cast<size_t>(s.elements), s.complete, s.start, s.gather,
-                               s.read})
+    for (const size_t place :
+         {static_cast<size_t>(s.elements), s.complete, s.start, s.gather, s.read})
       text += std::to_string(place) + (s.has_copy ? "+" : " ");
   }
   for (const size_t parameter : plan.order) text += std::to_string(parameter) + " ";
@@ -144,20 +144,18 @@ Settings compared_state(const Trainer& trainer) {
   const Weights& weights = trainer.weights;
   const auto& moments = trainer.moments;
   const std::vector<float>& scales = trainer.eight_bit_scales;
-  return {{"steps done", number(trainer.step_count)},
-          {"weights (digest)", digest_of(weights.size(),
-                                         [&](size_t i, Digest& digest) {
-                                           digest.add(weights[i].values);
-                                         })},
-          {"moments (digest)", digest_of(moments.size(),
-                                         [&](size_t i, Digest& digest) {
-                                           const size_t count = weights[i].values.size();
-                                           digest.add_or_zeros(moments[i].m, count);
-                                           digest.add_or_zeros(moments[i].v, count);
-                                         })},
-          {"scales of 8 bits (digest)", digest_of(1, [&](size_t, Digest& digest) {
-             digest.add(scales);
-           })}};
+  return {
+      {"steps done", number(trainer.step_count)},
+      {"weights (digest)",
+       digest_of(weights.size(), [&](size_t i, Digest& digest) { digest.add(weights[i].values); })},
+      {"moments (digest)", digest_of(moments.size(),
+                                     [&](size_t i, Digest& digest) {
+                                       const size_t count = weights[i].values.size();
+                                       digest.add_or_zeros(moments[i].m, count);
+                                       digest.add_or_zeros(moments[i].v, count);
+                                     })},
+      {"scales of 8 bits (digest)",
+       digest_of(1, [&](size_t, Digest& digest) { digest.add(scales); })}};
 }
 
 }  // namespace coda

@@ -64,10 +64,12 @@ inline void check_exchanges(Communicator& communicator) {
 
 // How rank 1 of two is out of step, and what is said.
 constexpr std::pair<const char*, const char*> kOutOfStep[] = {
-    {"function", "is out of step: its exchange 2 is all_gather of 8 f32, and rank 0's is "
-                 "reduce_scatter of 8 f32"},
-    {"size", "is out of step: its exchange 2 is reduce_scatter of 400000 f32, and rank 0's is "
-             "reduce_scatter of 8 f32"},
+    {"function",
+     "is out of step: its exchange 2 is all_gather of 8 f32, and rank 0's is "
+     "reduce_scatter of 8 f32"},
+    {"size",
+     "is out of step: its exchange 2 is reduce_scatter of 400000 f32, and rank 0's is "
+     "reduce_scatter of 8 f32"},
     {"leave", "has left after its exchange 1, and rank 0 goes on with reduce_scatter of 8 f32"}};
 
 // Each way of it: another function, another size, one exchange more. None waits for ever.

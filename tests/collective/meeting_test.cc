@@ -135,7 +135,7 @@ TEST(Meeting, StrangersAreTurnedAwayAndNamed) {
     const auto message = receive_until(stranger.socket, stranger.inbox, soon());
     return message ? message->kind : '-';
   };
-  EXPECT_EQ(answer("GET / HTTP/1.1\r\n\r\n"), 'N');                  // a length of some GB
+  EXPECT_EQ(answer("GET / HTTP/1.1\r\n\r\n"), 'N');                   // a length of some GB
   EXPECT_EQ(answer(std::string("H\xff\xff\xff\xff", 5)), 'N');        // and of 4 GiB
   EXPECT_EQ(answer(std::string("H\x01\x10\x00\x00", 5)), 'N');        // longer than any hello
   EXPECT_EQ(answer(std::string("H\x05\x00\x00\x00hello", 10)), 'N');  // of no protocol
@@ -322,9 +322,9 @@ TEST(Meeting, WithoutASecretOnlyThisMachineIsListenedTo) {
 
 TEST(Meeting, APortThatIsTakenIsSaid) {
   const Socket first = listen_at("127.0.0.1", 0);
-  EXPECT_THAT(error_of([&] { listen_at("127.0.0.1", port_of(first)); }),
-              AllOf(HasSubstr("rank 0 cannot listen at 127.0.0.1, port"),
-                    HasSubstr("set MASTER_PORT")));
+  EXPECT_THAT(
+      error_of([&] { listen_at("127.0.0.1", port_of(first)); }),
+      AllOf(HasSubstr("rank 0 cannot listen at 127.0.0.1, port"), HasSubstr("set MASTER_PORT")));
 }
 
 }  // namespace

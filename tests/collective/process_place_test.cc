@@ -21,13 +21,27 @@ class ProcessPlaceTest : public testing::Test {
   ProcessPlaceTest() { clear(); }
 
   static void clear() {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
-          "SLURM_NTASKS", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
-          "CODA_JOIN_SECONDS", "CODA_SILENT_SECONDS", "CODA_JOIN_SECRET", "CODA_JOIN_OPEN",
-          "CODA_SHARED_MEMORY"})
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "SLURM_PROCID",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_STEP_TASKS_PER_NODE",
+                             "SLURM_NTASKS",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "TORCHELASTIC_USE_AGENT_STORE",
+                             "CODA_JOIN_SECONDS",
+                             "CODA_SILENT_SECONDS",
+                             "CODA_JOIN_SECRET",
+                             "CODA_JOIN_OPEN",
+                             "CODA_SHARED_MEMORY"})
       unsetenv(name);
   }
   static ProcessPlace with(const std::map<std::string, std::string>& variables) {

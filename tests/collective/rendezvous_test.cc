@@ -266,9 +266,8 @@ TEST(Rendezvous, SettingsAreComparedAndTheOneThatDiffersIsNamed) {
   EXPECT_EQ(same.statuses, (std::vector{0, 0, 0}));
   for (const int other : {1, 2}) {
     const Ended ended = start(other);
-    EXPECT_THAT(ended.printed,
-                AllOf(HasSubstr("coda: rank " + std::to_string(other) + " of 3 ("),
-                      HasSubstr(") has --lr '0.2' and rank 0 has '0.1'")));
+    EXPECT_THAT(ended.printed, AllOf(HasSubstr("coda: rank " + std::to_string(other) + " of 3 ("),
+                                     HasSubstr(") has --lr '0.2' and rank 0 has '0.1'")));
     EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
     EXPECT_EQ(ended.statuses, (std::vector{1, 1, 1}));
   }
@@ -300,9 +299,8 @@ Ended with_peer_that_sends(const std::string& bytes, bool stays) {
 }
 
 TEST(Rendezvous, WhatIsNoMessageEndsTheRun) {
-  for (const std::string& bytes :
-       {std::string("B\xff\xff\xff\xff", 5), std::string("Z\0\0\0\0", 5),
-        std::string("B\x01\x00\x01\x00", 5)}) {
+  for (const std::string& bytes : {std::string("B\xff\xff\xff\xff", 5), std::string("Z\0\0\0\0", 5),
+                                   std::string("B\x01\x00\x01\x00", 5)}) {
     const Ended ended = with_peer_that_sends(bytes, true);
     EXPECT_THAT(ended.printed, HasSubstr("rank 1 of 2 (somewhere) has sent what is no message"));
     EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;

@@ -47,7 +47,7 @@ class ThreadGroup {
   std::barrier<> barrier_;
   std::vector<TensorView> views_;  // of what is exchanged, by rank
   std::vector<Settings> settings_;
-  std::deque<Channel> channels_;   // by rank
+  std::deque<Channel> channels_;  // by rank
 };
 
 class ThreadCommunicator : public Communicator {
