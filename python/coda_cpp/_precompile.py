@@ -25,9 +25,10 @@ _is_working = False
 
 
 def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu) -> None:
-    """Begins with the plan's kernels, at sizes that are numbers: others are compiled as they come.
-    """
+    """Begins with the plan's kernels. Of sizes that are symbols, at what they are in this call."""
     global _is_working
+    sizes = {name: size if isinstance(size, int) else size.node.hint
+             for name, size in sizes.items()}
     if not all(isinstance(size, int) for size in sizes.values()):
         return
     key = (id(plan), tuple(sizes.items()), gpu)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
@@ -136,10 +137,19 @@ def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Repo
     return changes
 
 
-def _inner(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
+def _inner(name: str, module: fx.GraphModule
+           ) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
+    """What compiles the module, or what was made of it."""
+    is_dynamic = any(isinstance(node.meta.get("example_value"), torch.SymInt)
+                     for node in module.graph.find_nodes(op="placeholder"))
     if name == "inductor":
+        from torch._inductor import config
         from torch._inductor.compile_fx import compile_fx
 
+        # It would compile the graph anew for other ranges of a symbol's values.
+        if is_dynamic and hasattr(config.triton, "mix_order_reduction"):
+            return functools.partial(
+                compile_fx, config_patches={"triton.mix_order_reduction": False})
         return compile_fx
     from torch._dynamo import lookup_backend
 
@@ -157,7 +167,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if chosen.strict:
             raise Error(f"backend coda: {report.notes[-1]}")
         warn_once(report.notes[-1])
-        return _inner(chosen.inner)(module, inputs)
+        return _inner(chosen.inner, module)(module, inputs)
     try:
         fused = fuse(module, inputs, report, chosen)
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
@@ -177,6 +187,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if slow := too_small_buckets():
             warn_once(slow)
     _LOG.info("coda: %s", report)
+<<<<<<< ours
     inner = _inner(chosen.inner)
     if fused is not module:
         try:
@@ -195,6 +206,11 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
 
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:
     """Conversions are in the graph already."""
+=======
+    inner = _inner(chosen.inner, module)
+    if fused is module:
+        return inner(module, inputs)
+>>>>>>> theirs
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
