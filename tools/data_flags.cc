@@ -9,6 +9,7 @@ namespace coda::tools {
 void DataFlags::add_to(CLI::App& command) {
   command.add_option("--data", data, "A text file, or a folder of them")
       ->type_name("PATH")
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
       ->group("Data");
   command.add_option("--ids", ids, "Instead of --data: a file of token ids, little-endian numbers")
       ->type_name("FILE")

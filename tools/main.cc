@@ -144,6 +144,21 @@ int fail(const coda::ProgramError& error) {
   return 1;
 }
 
+// A flag that takes one value and is given several names the one that counts.
+void say_flags_given_twice(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    say_flags_given_twice(*command);
+    command->parse_complete_callback([command] {
+      for (const CLI::Option* option : command->get_options())
+        if (option->count() > 1 && option->get_items_expected_max() == 1 &&
+            option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeLast)
+          std::fprintf(stderr, "coda: note: %s is given %zu times; the last counts: %s\n",
+                       option->get_name().c_str(), option->count(),
+                       one_line(option->results().back()).c_str());
+    });
+  }
+}
+
 // The subcommand that was being parsed, as "bench program", for the hint at its help.
 std::string parsed_command(const CLI::App& app) {
   const auto commands = app.get_subcommands();
@@ -178,6 +193,7 @@ int main(int argc, char** argv) {
   coda::tools::add_tune(app);
   coda::tools::add_info(app);
   coda::tools::read_decimal_numbers(app);
+  say_flags_given_twice(app);
   for (const auto& [name, examples] :
        {std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
         std::pair{"run", kRunExamples}, std::pair{"bench", kBenchExamples},

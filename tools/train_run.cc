@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -46,8 +48,11 @@ class Run {
                   plan_.settings.tokens_of_step(), most_tokens(), [this] { return memory(); }) {}
 
   int run() {
-    start();
-    if (!train()) return kInterrupted;
+    {
+      const StopRequest stop;  // from before the first checkpoint is there
+      start();
+      if (!train(stop)) return kInterrupted;
+    }
     if (is_first()) finish();
     return 0;
   }
@@ -73,8 +78,7 @@ class Run {
 
   // All steps, and their last checkpoint; false if it was asked to stop. What comes after it may be
   // ended at any moment.
-  bool train() {
-    const StopRequest stop;
+  bool train(const StopRequest& stop) {
     const int64_t steps = plan_.settings.schedule.total_steps;
     while (steps_done() < steps) {
       step(stop);
@@ -243,10 +247,25 @@ class Run {
     if (!saving_.valid()) return;
     naming_the_last_checkpoint([this] {
       checkpoint_ = saving_.get();
+      say_of_a_new_folder();
       if (plan_.overwrite) remove_the_run_before();
       if (plan_.communicator != nullptr)
         plan_.communicator->set_remedy("the last good checkpoint is " + printable(checkpoint_));
     });
+  }
+
+  // A folder that was removed or renamed under the run is made anew by what is saved next.
+  void say_of_a_new_folder() {
+    struct stat now = {};
+    if (::stat(plan_.out.c_str(), &now) != 0) return;
+    const bool is_another =
+        folder_.st_ino != 0 && (folder_.st_ino != now.st_ino || folder_.st_dev != now.st_dev);
+    folder_ = now;
+    if (is_another)
+      progress_.note(fmt::format(
+          "{}: the run's folder was removed or renamed; it is made anew, and has checkpoints from "
+          "step {} on",
+          printable(plan_.out), trainer_.step_count));
   }
 
   // To who reads the output, or the errors where the output is lost.
@@ -352,6 +371,7 @@ class Run {
   std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;
   fs::path checkpoint_;
+  struct stat folder_ = {};       // plan_.out when the last checkpoint was there
   std::future<fs::path> saving_;  // the next one, while it is written
   bool all_stop_ = false;         // a process of several is asked to stop
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -12,9 +13,11 @@
 
 namespace CODA_API coda {
 
-// All arrays of the file, of any floating or whole type, as float64. Throws Error for another kind
-// of file, for what is damaged, and for a type or a whole number that float64 does not hold.
-Arrays read_arrays(const std::filesystem::path& file);
+// The arrays of the file whose names are wanted, without a function all, of any floating or whole
+// type, as float64. What is not wanted is not unpacked. Throws Error for another kind of file, for
+// what is damaged, and for a type or a whole number that float64 does not hold.
+Arrays read_arrays(const std::filesystem::path& file,
+                   const std::function<bool(const std::string&)>& is_wanted = {});
 
 // Throws Error unless the name is that of a kind of file with arrays.
 void require_array_file(const std::filesystem::path& file);

@@ -52,9 +52,12 @@ def as_array(tensor: Any) -> Any:
 
 
 def dtype_name(tensor: Any) -> str | None:
-    """In plans; None: no plan stores such."""
+    """In plans; None: no plan stores such. Error for an array of another byte order."""
     if is_torch(tensor):
         return torch_dtypes().get(tensor.dtype)
+    if not tensor.dtype.isnative:
+        raise Error(f"an array of {tensor.dtype.str} has another byte order than this machine: "
+                    "give array.astype(array.dtype.newbyteorder('='))")
     return _NUMPY_DTYPES.get(tensor.dtype.name)
 
 

@@ -70,19 +70,25 @@ void require_array_file(const std::filesystem::path& file) {
           printable(file) + ": arrays are in files .npz or .safetensors");
 }
 
-Arrays read_arrays(const std::filesystem::path& file) {
+Arrays read_arrays(const std::filesystem::path& file,
+                   const std::function<bool(const std::string&)>& is_wanted) {
   require_array_file(file);
   Arrays arrays;
   if (!is_npz(file)) {
     const io::StoredTensors stored = io::open_safetensors(file);
-    for (const auto& [name, tensor] : stored.tensors) arrays[name] = array_of(tensor);
+    for (const auto& [name, tensor] : stored.tensors)
+      if (!is_wanted || is_wanted(name)) arrays[name] = array_of(tensor);
     return arrays;
   }
   const io::MappedFile mapped(file);
   const std::string source = printable(file);
-  for (const auto& [member, bytes] : io::read_zip(mapped.bytes(), source)) {
-    if (!member.ends_with(".npy")) continue;
-    const std::string name = member.substr(0, member.size() - 4);
+  constexpr std::string_view kEnd = ".npy";
+  const auto is_wanted_member = [&](const std::string& member) {
+    return member.ends_with(kEnd) &&
+           (!is_wanted || is_wanted(member.substr(0, member.size() - kEnd.size())));
+  };
+  for (const auto& [member, bytes] : io::read_zip(mapped.bytes(), source, is_wanted_member)) {
+    const std::string name = member.substr(0, member.size() - kEnd.size());
     arrays[name] = io::parse_npy(bytes, source + ": array " + in_quotes(name));
   }
   io::require_whole(mapped.bytes());

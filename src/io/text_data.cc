@@ -58,6 +58,7 @@ Tokens load_text(const fs::path& path) {
   for (const fs::path& name : files) {
     const io::MappedFile file(name);
     require(!file.bytes().empty(), printable(name) + ": the file is empty (give a text)");
+    io::require_text(file.bytes(), printable(name));
     if (!text->empty()) text->push_back(kBetweenFiles);
     text->insert(text->end(), file.bytes().begin(), file.bytes().end());
     io::require_whole(file.bytes());

@@ -5,9 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/file_error.h"
+#include "coda/error.h"
+#include "coda/messages.h"
 #include "io/ignore_rules.h"
 #include "io/mapped_file.h"
 #include "models/counter_random.h"
@@ -52,7 +55,56 @@ void add_texts(const fs::path& folder, const std::string& below, IgnoreRules& ru
   }
 }
 
+struct Kind {
+  std::string_view start;
+  const char* name;
+};
+using namespace std::string_view_literals;
+constexpr Kind kKinds[] = {
+    {"\x1f\x8b"sv, "compressed by gzip"},
+    {"BZh"sv, "compressed by bzip2"},
+    {"\xfd" "7zXZ"sv, "compressed by xz"},
+    {"\x28\xb5\x2f\xfd"sv, "compressed by zstd"},
+    {"\x04\x22\x4d\x18"sv, "compressed by lz4"},
+    {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive"},
+    {"PK\x03\x04"sv, "a zip archive (a checkpoint of PyTorch, an .npz, a document)"},
+    {"PAR1"sv, "a Parquet table"},
+    {"ARROW1"sv, "an Arrow table"},
+    {"ORC"sv, "an ORC table"},
+    {"\x89HDF"sv, "an HDF5 file"},
+    {"SQLite format 3"sv, "an SQLite database"},
+    {"\x93NUMPY"sv, "an array of NumPy"},
+    {"GGUF"sv, "a checkpoint (GGUF)"},
+    {"\x89PNG"sv, "an image (PNG)"},
+    {"\xff\xd8\xff"sv, "an image (JPEG)"},
+    {"GIF8"sv, "an image (GIF)"},
+    {"%PDF-"sv, "a PDF"},
+    {"\x7f" "ELF"sv, "a program"},
+    {"\xff\xfe"sv, "text in UTF-16"},
+    {"\xfe\xff"sv, "text in UTF-16"},
+};
+
+// Eight bytes of a length, and a JSON object.
+bool is_safetensors(std::string_view text) {
+  return text.size() > 9 && text.substr(8, 2) == "{\"" && text.substr(4, 4) == "\0\0\0\0"sv;
+}
+
+const char* kind_of(std::string_view text) {
+  for (const Kind& kind : kKinds)
+    if (text.starts_with(kind.start)) return kind.name;
+  if (is_safetensors(text)) return "a checkpoint (safetensors)";
+  return nullptr;
+}
+
 }  // namespace
+
+void require_text(std::span<const std::byte> bytes, const std::string& source) {
+  const char* kind =
+      kind_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (kind != nullptr)
+    throw Error(source + ": the file is no text, it is " + kind +
+                " (give UTF-8 text, or token ids with --ids)");
+}
 
 std::vector<fs::path> texts_in(const fs::path& folder) {
   std::vector<fs::path> files;

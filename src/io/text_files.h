@@ -3,7 +3,10 @@
 // No program is run (a Git checkout's own configuration could name one) and no link is followed.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace coda::io {
@@ -14,5 +17,9 @@ namespace coda::io {
 // .gitattributes files call linguist-generated, empty files, and files with a byte of 0. Throws
 // Error for a folder or file that cannot be read.
 std::vector<std::filesystem::path> texts_in(const std::filesystem::path& folder);
+
+// Throws Error, naming the kind, for a file that begins as one of a kind that is no text:
+// compressed, an image, a checkpoint, a table.
+void require_text(std::span<const std::byte> bytes, const std::string& source);
 
 }  // namespace coda::io

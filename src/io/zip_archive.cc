@@ -168,10 +168,13 @@ class Writer {
 
 }  // namespace
 
-std::map<std::string, std::vector<std::byte>> read_zip(Bytes bytes, const std::string& source) {
+std::map<std::string, std::vector<std::byte>> read_zip(
+    Bytes bytes, const std::string& source,
+    const std::function<bool(const std::string&)>& is_wanted) {
   const Reader in{bytes, source};
   std::map<std::string, std::vector<std::byte>> result;
   for (const Member& member : members_of(in)) {
+    if (!is_wanted(member.name)) continue;
     if (member.flags & 1) in.fail("the member '" + member.name + "' is encrypted");
     if (in.number(member.local, 4) != kLocal) in.fail("a member's header is missing");
     const uint64_t data =

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "coda/error.h"
 #include "tokenizer/byte_letters.h"
 #include "tokenizer/pattern_setting.h"
 #include "tokenizer/utf8.h"
@@ -97,6 +98,8 @@ Decoder make_decoder(const Component& component) {
             for (std::string& token : tokens) token = replaced(token, pattern, content);
           });
     } else if (part.is("Strip")) {
+      require(!part.text("content").empty(),
+              part.source() + ": the decoder 'Strip' strips nothing: its 'content' is empty");
       steps.emplace_back([character = part.text("content"), start = part.number("start", 0),
                           stop = part.number("stop", 0)](Texts& tokens) {
         for (std::string& token : tokens) strip(token, character, start, stop);

@@ -12,6 +12,9 @@
 namespace coda::tokenizer {
 namespace {
 
+constexpr size_t kStepsOfAMatch = 10'000'000;  // PCRE2's own limit
+constexpr size_t kStepsOfAByte = 16;
+
 // White space as Unicode has it. PCRE2's own \s has U+180E too.
 constexpr std::string_view kSpaces = "\\t-\\r \\x{85}\\p{Z}";
 
@@ -39,7 +42,7 @@ std::string translated(std::string_view regex, const std::string& source) {
       } else if (next == 'S' && !is_class) {
         result += "[^" + std::string(kSpaces) + "]";
       } else {
-        if (std::string_view("SwWbBhHRXkgKGQEZ").find(next) != std::string_view::npos)
+        if (std::string_view("SwWbBChHRXkgKGQEZ").find(next) != std::string_view::npos)
           refuse(std::string{c, next} + (is_class ? " between brackets" : ""));
         // With its name or number: \p{L}.
         const size_t end = i + 1 < regex.size() && regex[i + 1] == '{' ? regex.find('}', i) : i;
@@ -55,6 +58,8 @@ std::string translated(std::string_view regex, const std::string& source) {
     } else if (c == '[') {
       is_class = true;
       if (next == ']') refuse("a bracket that closes at once");
+    } else if (c == '(' && next == '*') {
+      refuse("a '(*'");
     } else if (c == '^' || c == '$') {
       refuse(std::string{c});
     } else if (c == '}' && next == '+') {
@@ -96,10 +101,17 @@ Pattern Pattern::of_text(std::string_view text, const std::string& source) {
 
 bool Pattern::find(std::string_view text, size_t from, Range& match) const {
   using Data = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
+  using Context = std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)>;
   thread_local const Data data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
+  thread_local const Context context(pcre2_match_context_create(nullptr),
+                                     pcre2_match_context_free);
+  // A run of white space of any length is one match, which goes back over all of it.
+  const size_t limit = kStepsOfAMatch + kStepsOfAByte * (text.size() - from);
+  pcre2_set_match_limit(context.get(),
+                        static_cast<uint32_t>(std::min(limit, size_t{UINT32_MAX})));
   const int found = pcre2_match(static_cast<const pcre2_code*>(code_.get()),
                                 reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                                PCRE2_NO_UTF_CHECK, data.get(), nullptr);
+                                PCRE2_NO_UTF_CHECK, data.get(), context.get());
   if (found == PCRE2_ERROR_NOMATCH) return false;
   require(found >= 0, source_ + ": a regular expression gave up on the text: " + message_of(found) +
                           " (give shorter texts)");

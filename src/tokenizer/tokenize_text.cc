@@ -19,6 +19,7 @@ std::vector<int32_t> tokens_of(const fs::path& file, TextEncoder& encoder) {
   const io::MappedFile mapped(file);
   const std::span<const std::byte> bytes = mapped.bytes();
   require(!bytes.empty(), printable(file) + ": the file is empty (give a text)");
+  io::require_text(bytes, printable(file));
   std::vector<int32_t> ids;
   encoder.append({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, true, ids);
   io::require_whole(bytes);

@@ -70,6 +70,16 @@ TEST(ArrayFile, ReadsWhatNumPyCompresses) {
   EXPECT_EQ(arrays, (Arrays{{"x", {{3, 2}, {1.5, 2, 3, 4, 5, -6}}}, {"ids", {{2}, {2, 0}}}}));
 }
 
+TEST(ArrayFile, WhatIsNotWantedIsNotUnpacked) {
+  const TempFolder folder;
+  const auto file = write(folder, "x.npz", bytes_of(kCompressed));
+  const auto none = [](const std::string&) { return false; };
+  EXPECT_TRUE(read_arrays(file, none).empty());
+  const std::string name = read_arrays(file).begin()->first;
+  const Arrays one = read_arrays(file, [&](const std::string& asked) { return asked == name; });
+  EXPECT_EQ(one.size(), 1u);
+}
+
 TEST(ArrayFile, WhatIsWrittenComesBackRoundedToItsType) {
   const TempFolder folder;
   std::mt19937 random(5);

@@ -60,6 +60,14 @@ class Sessions(unittest.TestCase):
                     error = (tensors[name] - expected).norm() / expected.norm()
                     self.assertLess(float(error), 1e-6, name)
 
+    def test_an_array_of_another_byte_order_is_refused(self):
+        session = coda_cpp.Session(coda_cpp.Program.parse(_PROGRAM).plan(),
+                                   {"M": 3, "K": 8, "N": 5})
+        tensors = {"x": numpy.ones((3, 8), numpy.float32), "w": torch.ones(5, 8),
+                   "r": torch.zeros(3), "y": numpy.zeros((3, 5), numpy.float32)}
+        with self.assertRaisesRegex(coda_cpp.Error, "another byte order"):
+            session.run(tensors | {"x": tensors["x"].astype(">f4")})
+
     def test_numpy_arrays_and_torch_tensors_may_meet(self):
         session = coda_cpp.Session(coda_cpp.Program.parse(_PROGRAM).plan(),
                                    {"M": 3, "K": 8, "N": 5})

@@ -66,13 +66,17 @@ TEST_F(TokenizerFile, WhatIsNotSupportedIsRefusedByItsName) {
   EXPECT_THAT(with_front(R"("normalizer": null, "pre_tokenizer": {"type": "Sequence",
                             "pretokenizers": [{"type": "Whitespace"}]},)"),
               HasSubstr("Sequence: Whitespace is not supported"));
-  for (const char* regex : {R"(\\w+)", "^a", "[^\\\\S]", "a{1,3}+", "a*", "[a[b]]", "(a"}) {
+  for (const char* regex : {R"(\\w+)", R"(\\C)", "(*UCP)a", "^a", "[^\\\\S]", "a{1,3}+", "a*", "[a[b]]", "(a"}) {
     EXPECT_THAT(with_front(R"("pre_tokenizer": {"type": "Split", "behavior": "Isolated",
                               "pattern": {"Regex": ")" +
                            std::string(regex) + R"("}},)"),
                 HasSubstr("the regular expression"))
         << regex;
   }
+  std::string strips_nothing = small_tokenizer();
+  const std::string strip = R"("type": "Strip", "content": ")";
+  strips_nothing.erase(strips_nothing.find(strip) + strip.size(), 1);
+  EXPECT_THAT(refusal_of(strips_nothing), HasSubstr("'content' is empty"));
   const auto with_model = [&](const std::string& model) {
     return refusal_of(small_tokenizer("", model));
   };
@@ -80,6 +84,28 @@ TEST_F(TokenizerFile, WhatIsNotSupportedIsRefusedByItsName) {
   EXPECT_THAT(with_model(R"("end_of_word_suffix": "</w>",)"), HasSubstr("'end_of_word_suffix'"));
   EXPECT_THAT(refusal_of(R"({"model": {"type": "Unigram", "vocab": []}})"),
               HasSubstr("model Unigram is not supported"));
+}
+
+// utf8proc orders n marks of one letter in n^2 steps: these would take minutes.
+TEST_F(TokenizerFile, ManyMarksOfOneLetterAreOrderedInLinearTime) {
+  const Tokenizer tokenizer(write("tokenizer.json", small_tokenizer(R"("normalizer":
+      {"type": "NFC"}, "pre_tokenizer": null,)")));
+  constexpr int kPairs = 100000;
+  std::string mixed = "q", ordered = "q";
+  for (int i = 0; i < kPairs; ++i) mixed += "\u0301\u0323";  // above, below: classes 230 and 220
+  for (int i = 0; i < kPairs; ++i) ordered += "\u0323";
+  for (int i = 0; i < kPairs; ++i) ordered += "\u0301";
+  EXPECT_EQ(tokenizer.encode(mixed), tokenizer.encode(ordered));
+}
+
+// Of LLaMA 3: white space before a letter, which a match goes back over.
+TEST_F(TokenizerFile, ARunOfSpacesOfAnyLengthIsOneMatch) {
+  const Tokenizer tokenizer(write("tokenizer.json", small_tokenizer(R"("normalizer": null,
+      "pre_tokenizer": {"type": "Split", "behavior": "Isolated", "pattern": {"Regex":
+      "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},)")));
+  const size_t spaces = 12'000'000;
+  EXPECT_EQ(tokenizer.encode(std::string(spaces, ' ') + "line").size(),
+            1 + spaces + tokenizer.encode(" line").size() - 2);
 }
 
 TEST_F(TokenizerFile, WhatIsDamagedIsRefused) {

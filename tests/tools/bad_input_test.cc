@@ -130,6 +130,28 @@ TEST_F(BadInput, MissingOrEmptyData) {
   expect_one_line(run_coda({"eval", checkpoint()}), 1, {"--data"});
 }
 
+TEST_F(BadInput, DataThatIsNoText) {
+  const std::pair<std::string, const char*> files[] = {
+      {"\x1f\x8b\b", "gzip"},
+      {"PAR1", "Parquet"},
+      {"\x89PNG\r\n", "image (PNG)"},
+      {std::string("PK\3\4"), "zip"},
+      {std::string("\x08\0\0\0\0\0\0\0{\"a\": 1}", 16), "checkpoint (safetensors)"},
+      {"\xff\xfe" + std::string("a\0b\0", 4), "UTF-16"}};
+  for (const auto& [start, kind] : files) {
+    const std::string file = folder.write("data", start + std::string(5000, 'x'));
+    expect_train_refuses({"--data", file}, 1, {"data: the file is no text", kind});
+  }
+}
+
+TEST_F(BadInput, FlagsGivenTwice) {
+  expect_train_refuses({"--data", text(), "--data", text()}, 2, {"--data"});
+  const CommandResult result =
+      run_coda({"eval", checkpoint(), "--data", text(), "--limit", "5", "--limit", "7"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.err, testing::HasSubstr("--limit is given 2 times; the last counts: 7"));
+}
+
 TEST_F(BadInput, ATextShorterThanASequence) {
   const std::string words = folder.write("short.txt", "12345678");
   expect_train_refuses({"--data", words}, 1, {"short.txt", "8 tokens", "9"});

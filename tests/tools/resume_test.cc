@@ -139,6 +139,41 @@ TEST_F(Resume, AfterASignalOrAClosedPipe) {
   }
 }
 
+TEST_F(Resume, AfterASignalRightBehindTheFirstCheckpoint) {
+  const std::string out = folder / "run";
+  const CommandResult result = run_coda(command(out), {.while_running = [&](pid_t child) {
+    for (int i = 0; i < 100000 && !fs::exists(out + "/step-000000"); ++i) usleep(100);
+    kill(child, SIGUSR1);
+  }});
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_THAT(result.out, testing::HasSubstr("go on with:"));
+}
+
+TEST_F(Resume, OfAFinishedRunSaysSoAndGoesOnWithMoreSteps) {
+  const std::string out = folder / "run";
+  Words start = command(out);
+  start[std::ranges::find(start, "120") - start.begin()] = "20";
+  ASSERT_EQ(run_coda(start).status, 0);
+  const CommandResult finished = run_coda(resume(out));
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_THAT(finished.out, testing::HasSubstr("had finished: all of its 20 steps are done"));
+  const CommandResult fewer = run_coda(resume(out) + Words{"--steps", "10"});
+  EXPECT_THAT(fewer.err, testing::HasSubstr("--steps 10: the run has done 20 steps already"));
+  EXPECT_EQ(run_coda(resume(out) + Words{"--steps", "30"}).status, 0);
+  EXPECT_TRUE(fs::exists(out + "/step-000030"));
+}
+
+TEST_F(Resume, AFolderThatIsRenamedUnderARunIsMadeAnewAndSaid) {
+  const std::string out = folder / "run";
+  const CommandResult result = run_coda(command(out), {.while_running = [&](pid_t) {
+    for (int i = 0; i < 100000 && !fs::exists(out + "/step-000007"); ++i) usleep(100);
+    fs::rename(out, folder / "elsewhere");
+  }});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, testing::HasSubstr("the run's folder was removed or renamed"));
+  EXPECT_TRUE(fs::exists(out + "/" + kLast));
+}
+
 TEST_F(Resume, AnIgnoredSignalStaysIgnored) {
   const std::string out = folder / "run";
   const CommandResult result =
