@@ -187,8 +187,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if slow := too_small_buckets():
             warn_once(slow)
     _LOG.info("coda: %s", report)
-<<<<<<< ours
-    inner = _inner(chosen.inner)
+    inner = _inner(chosen.inner, module)
     if fused is not module:
         try:
             compiled = _compiled(fused, inputs, inner)
@@ -206,11 +205,6 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
 
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:
     """Conversions are in the graph already."""
-=======
-    inner = _inner(chosen.inner, module)
-    if fused is module:
-        return inner(module, inputs)
->>>>>>> theirs
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
