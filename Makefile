@@ -26,7 +26,7 @@ SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io;tokenizer
 OF_EACH_KIND = ^Models/.*/(sandwich|gpt2|post_norm)
 LONG = ^EightBitPlan.ModelsCompute|^RunSomeAgain|^SavedSets.NoOtherChoice
 
-.PHONY: run test test-pytorch test-gpu clean-kernels mutate sanitize bench bench-gpu \
+.PHONY: run test test-pytorch test-gpu random-modules clean-kernels mutate sanitize bench bench-gpu \
 	format lint known-clean clean build configure setup setup-python
 
 build: configure
@@ -83,6 +83,14 @@ clean-kernels: configure
 		VIRTUAL_ENV=$(CURDIR)/.venv sh -c \
 		'$(BUILD)/hopper_test --gtest_brief=1 && $(BUILD)/lab/table/table_test --gtest_brief=1'
 	sort -u $(BUILD)/clean_kernels.txt > $(CLEAN)
+
+# PyTorch modules made by chance, compiled and compared with eager: 20,000 take some hours. It needs
+# what `make test-pytorch` sets up.
+MODULES ?= 20000
+SEED ?= 0
+random-modules:
+	OMP_NUM_THREADS=1 PYTHONPATH=python .venv/bin/python tests/python/random_modules.py \
+		--count $(MODULES) --seed $(SEED)
 
 # Plants the bugs of tests/mutants/ and says which no test notices: hours for all of them.
 # `make mutate MUTANT="trainer adamw"`: those with one of these words.

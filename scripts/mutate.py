@@ -15,7 +15,8 @@ whether every mutant still applies. A file of tests/mutants/ has entries as
 The lines behind "-" stand once in the file (blanks at their ends and in front of the first do not
 matter), those behind "+" take their place. "tests:" names a test program and a filter of
 GoogleTest's; several such lines are tried in their order. Without one it is all of the program of
-the file's folder.
+the file's folder. A program "python" is a test of tests/python by unittest's name: it needs the
+package's extension module built in this tree (README.md), and nothing is compiled for it.
 
 The sources are copied to FOLDER/source, where bugs are planted, and built in its folder build, each
 time only what depends on the change. Tests must pass there before anything is planted. A mutant is
@@ -37,6 +38,7 @@ from sources import ROOT, all_files
 
 LIST = ROOT / "tests/mutants"
 TIMEOUT_S = 900
+PYTHON = "python"
 
 
 @dataclasses.dataclass
@@ -135,6 +137,12 @@ class Scratch:
         venv = self.source / ".venv"
         if (ROOT / ".venv").exists() and not venv.is_symlink():
             venv.symlink_to((ROOT / ".venv").resolve())
+        for module in (ROOT / "python/coda_cpp").glob("_core*.so"):
+            link = self.source / module.relative_to(ROOT)
+            link.unlink(missing_ok=True)
+            link.symlink_to(module.resolve())
+
+    def configure(self) -> None:
         # A planted bug may leave a parameter unused, which is no error here.
         self.command(["cmake", "-G", "Ninja", "-S", str(self.source), "-B", str(self.build),
                       "-DCMAKE_CXX_FLAGS=-w"])
@@ -148,6 +156,11 @@ class Scratch:
                               check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def compile(self, programs: set[str]) -> None:
+        programs = programs - {PYTHON}
+        if not programs:
+            return
+        if not (self.build / "build.ninja").is_file():
+            self.configure()
         self.command(["ninja", "-C", str(self.build), "-j", str(self.jobs), *sorted(programs)])
 
     def path(self, program: str) -> str:
@@ -155,11 +168,15 @@ class Scratch:
                         if p.is_file()))
 
     def has_tests(self, program: str, tests: str) -> bool:
+        if program == PYTHON:
+            return True  # unittest fails for names that are none
         listed = self.command([self.path(program), "--gtest_filter=" + tests, "--gtest_list_tests"])
         return "\n  " in listed.stdout
 
     def test(self, program: str, tests: str, explain: bool = False) -> bool:
         """Whether they pass; skipped tests are an error."""
+        if program == PYTHON:
+            return self.test_python(tests, explain)
         try:
             said = self.command([self.path(program), "--gtest_filter=" + tests, "--gtest_brief=1",
                                  "--gtest_fail_fast"], TIMEOUT_S).stdout
@@ -172,6 +189,19 @@ class Scratch:
         return True
 
 
+    def test_python(self, tests: str, explain: bool) -> bool:
+        paths = os.pathsep.join(str(self.source / name) for name in ("python", "tests/python"))
+        try:
+            self.command(["env", f"PYTHONPATH={paths}", "PYTHONDONTWRITEBYTECODE=1",
+                          str(self.source / ".venv/bin/python"), "-m", "unittest", "-q", "-f",
+                          *tests.split()], TIMEOUT_S)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            if explain:
+                print(error, error.stdout or "", sep="\n")
+            return False
+        return True
+
+
 def run(mutants: list[Mutant], scratch: Scratch) -> int:
     print("mutate: building what is to be noticed by", flush=True)
     scratch.refresh()
@@ -181,7 +211,8 @@ def run(mutants: list[Mutant], scratch: Scratch) -> int:
         if not scratch.has_tests(*test):
             sys.exit(f"mutate: {' '.join(test)}: there is no such test")
     for program in sorted({program for program, _ in tests}):
-        together = ":".join(sorted({t for p, t in tests if p == program}))
+        together = (" " if program == PYTHON else ":").join(
+            sorted({t for p, t in tests if p == program}))
         if not scratch.test(program, together, explain=True):
             sys.exit(f"mutate: {program} {together} fails before anything is planted")
     survivors, broken = [], []

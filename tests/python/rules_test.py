@@ -212,15 +212,14 @@ def outcome(called, given, seed, exact=False):
     return [made.detach(), *torch.autograd.grad(made, wanted, upstream.to(made.dtype))]
 
 
-def fused(case, dtype):
+def fused(case, dtype=torch.float32, given=None):
     """The case as the backend makes it, without Dynamo, and the report."""
-    given = inputs_of(case, dtype, 1.0, 0)
+    given = inputs_of(case, dtype, 1.0, 0) if given is None else given
     made = report.Report()
     graph = make_fx(whole(case), tracing_mode="fake", pre_dispatch=True)(*given)
     for node in graph.graph.find_nodes(op="placeholder"):
         node.meta["example_value"] = node.meta["val"]  # as Dynamo says it
-    settings = options.Options(cost_model=False)
-    return coda.fuse(graph, given, made, settings), made
+    return coda.fuse(graph, given, made, options.Options(cost_model=False)), made
 
 
 class Rules(unittest.TestCase):
@@ -273,13 +272,28 @@ class Rules(unittest.TestCase):
             with self.subTest(name):
                 case = Case(lambda h, f=function: f(h))
                 given = [kinks.clone().requires_grad_(), torch.eye(6)]
-                graph = make_fx(whole(case), tracing_mode="fake", pre_dispatch=True)(*given)
-                made = report.Report()
-                called = coda.fuse(graph, given, made, options.Options(cost_model=False))
+                called, made = fused(case, given=given)
                 self.assertEqual(len(made.taken), 1)
                 for found, expected in zip(outcome(called, given, 0),
                                            outcome(whole(case), given, 0), strict=True):
                     torch.testing.assert_close(found, expected)
+
+    def test_losses_by_their_arguments(self):
+        for ignored in (-100, -1, 5):
+            for smoothing in (0.0, 0.2):
+                for reduction in ("mean", "sum"):
+                    with self.subTest(ignored=ignored, smoothing=smoothing, reduction=reduction):
+                        targets = torch.randint(0, N, (B * T,))
+                        targets[::4] = ignored
+                        case = Case(lambda h, t, how=(ignored, smoothing, reduction):
+                                    F.cross_entropy(h.flatten(0, 1), t, ignore_index=how[0],
+                                                    label_smoothing=how[1], reduction=how[2]))
+                        given = [*inputs_of(case, torch.float32, 1.0, 0), targets]
+                        called, made = fused(case, given=given)
+                        self.assertEqual((len(made.taken), made.left), (1, []))
+                        for found, expected in zip(outcome(called, given, 0),
+                                                   outcome(whole(case), given, 0), strict=True):
+                            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
     def test_dropout_draws_what_eager_draws(self):
         def function(h):
