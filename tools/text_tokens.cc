@@ -79,8 +79,10 @@ Tokens TextTokens::load(const fs::path& data) const {
   require_text("--ids");
   for (const char* end : {".jsonl", ".json", ".csv", ".tsv"})
     if (data.extension() == end)
-      fmt::print(stderr, "coda: note: {}: its {} is read as plain text, with its field names and "
-                 "quotes\n", printable(data), end);
+      fmt::print(stderr,
+                 "coda: note: {}: its {} is read as plain text, with its field names and "
+                 "quotes\n",
+                 printable(data), end);
   if (!tokenizer_) return load_text(data);
   return tokenize_text(data, *tokenizer_,
                        ends_.empty() ? std::nullopt : std::optional(ends_.front()));

@@ -134,9 +134,10 @@ class Run {
       restore(*plan_.resumed, trainer_);
       fmt::print("going on from {}\n", printable(*plan_.resumed));
       if (first_step() == s.schedule.total_steps)
-        fmt::print("the run had finished: all of its {} steps are done; to train on, add --steps "
-                   "with a larger number\n",
-                   first_step());
+        fmt::print(
+            "the run had finished: all of its {} steps are done; to train on, add --steps "
+            "with a larger number\n",
+            first_step());
       return;
     }
     if (!plan_.init.empty()) {

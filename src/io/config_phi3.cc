@@ -32,7 +32,10 @@ void write_phi3(const LlamaConfig& config, nlohmann::ordered_json& json) {
 Architecture phi3() {
   return of_family({.name = "Phi3ForCausalLM",
                     .model_type = "phi3",
-                    .defaults = {.eps = 1e-5, .max_positions = 4096, .padding = 32000, .rotary_part = RotaryPart::any},
+                    .defaults = {.eps = 1e-5,
+                                 .max_positions = 4096,
+                                 .padding = 32000,
+                                 .rotary_part = RotaryPart::any},
                     .read = read_phi3,
                     .write = write_phi3});
 }

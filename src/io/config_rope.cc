@@ -166,8 +166,8 @@ void read_share(const Settings& settings, LlamaConfig& config, RotaryPart part) 
   const double share = settings.number(name, 1.0);
   if (settings.find(name) == nullptr) return;
   if (part == RotaryPart::whole && share != 1.0)
-    settings.refuse(name, "only 1 is supported for " + config.architecture +
-                              " (all channels of a head turn)");
+    settings.refuse(
+        name, "only 1 is supported for " + config.architecture + " (all channels of a head turn)");
   if (!(share > 0 && share <= 1)) settings.refuse(name, "must be above 0 and at most 1");
   const auto turning = static_cast<int64_t>(static_cast<double>(config.head_dim) * share);
   config.rotary_dim = turning == config.head_dim ? 0 : turning;
@@ -258,7 +258,8 @@ void write_rope(const LlamaConfig& config, nlohmann::ordered_json& json) {
   if (config.rope_scaling)
     json["rope_scaling"] =
         std::visit([](const auto& scaling) { return json_of(scaling); }, *config.rope_scaling);
-  if (config.rotary_dim != 0) json["partial_rotary_factor"] = rotary_share(config.rotary_dim, config.head_dim);
+  if (config.rotary_dim != 0)
+    json["partial_rotary_factor"] = rotary_share(config.rotary_dim, config.head_dim);
 }
 
 double rotary_share(int64_t rotary_dim, int64_t head_dim) {
@@ -273,9 +274,9 @@ void check_rope(const LlamaConfig& config, const std::string& source) {
   must.positive("rope_theta", config.rope_theta);
   if (config.window_rope_theta != 0)
     must.positive("rope_local_base_freq", config.window_rope_theta);
-  require(config.rotary_dim == 0 || (config.joined && config.rotary_dim >= 2 &&
-                                     config.rotary_dim <= config.head_dim &&
-                                     config.rotary_dim % 2 == 0),
+  require(config.rotary_dim == 0 ||
+              (config.joined && config.rotary_dim >= 2 && config.rotary_dim <= config.head_dim &&
+               config.rotary_dim % 2 == 0),
           source + ": partial_rotary_factor turns " + std::to_string(config.rotary_dim) +
               " of a head's " + std::to_string(config.head_dim) +
               " channels, but it must be an even number of them, and of Phi-3");

@@ -55,7 +55,8 @@ Architecture smollm3() {
                     .defaults = {.theta = 2000000,
                                  .max_positions = 32768,
                                  .tied = true,
-                                 .kv_heads_as_heads = false, .padding = 128004},
+                                 .kv_heads_as_heads = false,
+                                 .padding = 128004},
                     .biases = Biases::attention_and_mlp,
                     .read = read_smollm3,
                     .write = write_smollm3});

@@ -79,8 +79,8 @@ StoredTensors open_shards(const fs::path& folder, const fs::path& index_path) {
 // A parameter's name without what wrappers put into it: torch.compile, FSDP and checkpointing
 // anywhere, data parallel and PEFT in front.
 std::string unwrapped(std::string name) {
-  for (const std::string_view part : {"_orig_mod.", "_fsdp_wrapped_module.",
-                                      "_checkpoint_wrapped_module.", "_forward_module."}) {
+  for (const std::string_view part :
+       {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module."}) {
     size_t at = 0;
     while ((at = name.find(part, at)) != std::string::npos) {
       const bool is_component = at == 0 || name[at - 1] == '.';

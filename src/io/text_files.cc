@@ -63,7 +63,9 @@ using namespace std::string_view_literals;
 constexpr Kind kKinds[] = {
     {"\x1f\x8b"sv, "compressed by gzip"},
     {"BZh"sv, "compressed by bzip2"},
-    {"\xfd" "7zXZ"sv, "compressed by xz"},
+    {"\xfd"
+     "7zXZ"sv,
+     "compressed by xz"},
     {"\x28\xb5\x2f\xfd"sv, "compressed by zstd"},
     {"\x04\x22\x4d\x18"sv, "compressed by lz4"},
     {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive"},
@@ -79,7 +81,9 @@ constexpr Kind kKinds[] = {
     {"\xff\xd8\xff"sv, "an image (JPEG)"},
     {"GIF8"sv, "an image (GIF)"},
     {"%PDF-"sv, "a PDF"},
-    {"\x7f" "ELF"sv, "a program"},
+    {"\x7f"
+     "ELF"sv,
+     "a program"},
     {"\xff\xfe"sv, "text in UTF-16"},
     {"\xfe\xff"sv, "text in UTF-16"},
 };
@@ -99,8 +103,7 @@ const char* kind_of(std::string_view text) {
 }  // namespace
 
 void require_text(std::span<const std::byte> bytes, const std::string& source) {
-  const char* kind =
-      kind_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const char* kind = kind_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (kind != nullptr)
     throw Error(source + ": the file is no text, it is " + kind +
                 " (give UTF-8 text, or token ids with --ids)");

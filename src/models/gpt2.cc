@@ -45,8 +45,8 @@ std::unique_ptr<ModelGraph> build(const Gpt2Config& config, const ModelOptions& 
     x = layer(m, config, "transformer.h." + std::to_string(i) + ".", x);
   }
   const Value h = norm(m, config, "transformer.ln_f", x);
-  return m.finish(linear(h, config.tied ? tokens.table
-                                        : m.matrix("lm_head.weight", config.vocab, config.hidden)));
+  return m.finish(linear(
+      h, config.tied ? tokens.table : m.matrix("lm_head.weight", config.vocab, config.hidden)));
 }
 
 int64_t parameter_count(const Gpt2Config& c) {

@@ -102,8 +102,8 @@ std::unique_ptr<ModelGraph> build(const GptNeoxConfig& config, const ModelOption
   for (int64_t i = 0; i < config.layers; ++i)
     x = layers.layer("gpt_neox.layers." + std::to_string(i) + ".", x);
   const Value h = layers.norm("gpt_neox.final_layer_norm", x);
-  return m.finish(
-      linear(h, config.tied ? tokens.table : m.matrix("embed_out.weight", config.vocab, config.hidden)));
+  return m.finish(linear(
+      h, config.tied ? tokens.table : m.matrix("embed_out.weight", config.vocab, config.hidden)));
 }
 
 int64_t parameter_count(const GptNeoxConfig& c) {

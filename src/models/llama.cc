@@ -40,8 +40,9 @@ class Layers {
       if (!rotates(i)) continue;
       RopeTables& tables = tables_[has_own_base(i)];
       if (tables.cos.graph != nullptr) continue;
-      tables = rope_tables(m, has_own_base(i) ? "rope.window_" : "rope.",
-                           rope_angles(c_, length, has_own_base(i)), options.positions, c_.head_dim);
+      tables =
+          rope_tables(m, has_own_base(i) ? "rope.window_" : "rope.",
+                      rope_angles(c_, length, has_own_base(i)), options.positions, c_.head_dim);
     }
     if (turning_channels(c_) != c_.head_dim) order_ = m.indices("attention.order", row_order());
   }

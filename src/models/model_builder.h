@@ -25,8 +25,8 @@ class ModelBuilder {
 
   // A matrix that decays, normal(0, scale * initializer_range).
   Value matrix(const std::string& name, int64_t rows, int64_t cols, double scale = 1);
-  // The rows of a matrix [vocabulary, cols] of that name which the ids name. `padding_row` starts as
-  // 0, and has no gradient from here.
+  // The rows of a matrix [vocabulary, cols] of that name which the ids name. `padding_row` starts
+  // as 0, and has no gradient from here.
   Embedding embed(const std::string& name, int64_t cols, std::optional<int64_t> padding_row = {});
   // A vector of `value`s, as [1, size]; fp32 and without decay.
   Value vector(const std::string& name, int64_t size, double value);

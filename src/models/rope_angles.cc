@@ -78,7 +78,8 @@ RopeAngles rope_angles(const LlamaConfig& config, int64_t length, bool windowed)
   const double base = own ? config.window_rope_theta : base_of(config, length);
   RopeAngles angles;
   for (int64_t pair = 0; pair < turning_channels(config) / 2; ++pair) {
-    const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(turning_channels(config));
+    const double power =
+        -2.0 * static_cast<double>(pair) / static_cast<double>(turning_channels(config));
     angles.steps.push_back(std::pow(base, power));
   }
   if (config.rope_scaling && !own)

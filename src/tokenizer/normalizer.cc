@@ -25,9 +25,7 @@ std::string replaced(const Pattern& pattern, const std::string& content, std::st
   return result.append(text, done);
 }
 
-bool is_mark(utf8proc_int32_t point) {
-  return utf8proc_get_property(point)->combining_class != 0;
-}
+bool is_mark(utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class != 0; }
 
 // utf8proc's own function orders combining marks in quadratic time.
 std::string line_in_normal_form(utf8proc_option_t options, std::string_view line) {
@@ -35,18 +33,17 @@ std::string line_in_normal_form(utf8proc_option_t options, std::string_view line
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(line.data());
   for (size_t at = 0; at < line.size();) {
     utf8proc_int32_t point = 0;
-    const auto size = utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(line.size() - at),
-                                       &point);
+    const auto size =
+        utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(line.size() - at), &point);
     invariant(size > 0, "utf8proc refused valid UTF-8");
     at += static_cast<size_t>(size);
     constexpr utf8proc_ssize_t kMost = 32;  // of one code point: 18 (U+FDFA)
     const size_t before = points.size();
     points.resize(before + kMost);
     int boundary = 0;
-    const auto count =
-        utf8proc_decompose_char(point, points.data() + before, kMost,
-                                static_cast<utf8proc_option_t>(options | UTF8PROC_DECOMPOSE),
-                                &boundary);
+    const auto count = utf8proc_decompose_char(
+        point, points.data() + before, kMost,
+        static_cast<utf8proc_option_t>(options | UTF8PROC_DECOMPOSE), &boundary);
     invariant(count >= 0 && count <= kMost, "utf8proc's decomposition of a code point");
     points.resize(before + static_cast<size_t>(count));
   }

@@ -103,12 +103,10 @@ bool Pattern::find(std::string_view text, size_t from, Range& match) const {
   using Data = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
   using Context = std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)>;
   thread_local const Data data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
-  thread_local const Context context(pcre2_match_context_create(nullptr),
-                                     pcre2_match_context_free);
+  thread_local const Context context(pcre2_match_context_create(nullptr), pcre2_match_context_free);
   // A run of white space of any length is one match, which goes back over all of it.
   const size_t limit = kStepsOfAMatch + kStepsOfAByte * (text.size() - from);
-  pcre2_set_match_limit(context.get(),
-                        static_cast<uint32_t>(std::min(limit, size_t{UINT32_MAX})));
+  pcre2_set_match_limit(context.get(), static_cast<uint32_t>(std::min(limit, size_t{UINT32_MAX})));
   const int found = pcre2_match(static_cast<const pcre2_code*>(code_.get()),
                                 reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                 PCRE2_NO_UTF_CHECK, data.get(), context.get());

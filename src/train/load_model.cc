@@ -40,8 +40,7 @@ std::vector<std::string> unused_tensors(const ModelConfig& config,
                                         const io::StoredTensors& stored) {
   std::set<std::string> used;
   const auto model = build_model(config, {.positions = 1});
-  for (const ModelParameter& p : model->parameters)
-    used.insert(stored_name(stored, p.name));
+  for (const ModelParameter& p : model->parameters) used.insert(stored_name(stored, p.name));
   if (is_tied(config)) used.insert({"lm_head.weight", "embed_out.weight"});
   std::vector<std::string> unused;
   for (const auto& [name, tensor] : stored.tensors)
@@ -60,8 +59,8 @@ std::vector<std::string> model_notes(const std::filesystem::path& folder) {
   require_stored(config, stored);
   std::vector<std::string> notes;
   if (!read.unknown.empty())
-    notes.push_back(config_file + ": settings that are not known are passed over: " +
-                    list_of(read.unknown));
+    notes.push_back(config_file +
+                    ": settings that are not known are passed over: " + list_of(read.unknown));
   if (is_tied(read.config) && !is_tied(config))
     notes.push_back(config_file +
                     ": tie_word_embeddings is true, but the weights have a head of their own, "

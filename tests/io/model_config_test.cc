@@ -328,25 +328,23 @@ TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
 
 // What changes the mathematics of another architecture is refused unless it is off.
 TEST(ModelConfig, RefusesWhatOnlyOtherArchitecturesHave) {
-  for (const auto& [setting, value] :
-       {std::pair<const char*, json>{"sliding_window", 4096},
-        {"layer_types", {"full_attention", "sliding_attention"}},
-        {"attn_logit_softcapping", 50.0},
-        {"query_pre_attn_scalar", 256},
-        {"num_local_experts", 8},
-        {"clip_qkv", 8.0},
-        {"is_encoder_decoder", true},
-        {"partial_rotary_factor", 0.5},
-        {"embedding_multiplier", 12.0}}) {
+  for (const auto& [setting, value] : {std::pair<const char*, json>{"sliding_window", 4096},
+                                       {"layer_types", {"full_attention", "sliding_attention"}},
+                                       {"attn_logit_softcapping", 50.0},
+                                       {"query_pre_attn_scalar", 256},
+                                       {"num_local_experts", 8},
+                                       {"clip_qkv", 8.0},
+                                       {"is_encoder_decoder", true},
+                                       {"partial_rotary_factor", 0.5},
+                                       {"embedding_multiplier", 12.0}}) {
     const std::string pointer = std::string("/") + setting;
     EXPECT_THAT(message_with(pointer.c_str(), value, kLlama5),
                 AllOf(HasSubstr(setting), HasSubstr("LlamaForCausalLM")));
   }
-  for (const auto& [setting, value] :
-       {std::pair<const char*, json>{"sliding_window", nullptr},
-        {"layer_types", {"full_attention", "full_attention"}},
-        {"use_sliding_window", false},
-        {"pretraining_tp", 2}}) {
+  for (const auto& [setting, value] : {std::pair<const char*, json>{"sliding_window", nullptr},
+                                       {"layer_types", {"full_attention", "full_attention"}},
+                                       {"use_sliding_window", false},
+                                       {"pretraining_tp", 2}}) {
     EXPECT_EQ(message_with((std::string("/") + setting).c_str(), value, kLlama5), "") << setting;
   }
 }

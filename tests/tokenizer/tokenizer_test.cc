@@ -66,7 +66,8 @@ TEST_F(TokenizerFile, WhatIsNotSupportedIsRefusedByItsName) {
   EXPECT_THAT(with_front(R"("normalizer": null, "pre_tokenizer": {"type": "Sequence",
                             "pretokenizers": [{"type": "Whitespace"}]},)"),
               HasSubstr("Sequence: Whitespace is not supported"));
-  for (const char* regex : {R"(\\w+)", R"(\\C)", "(*UCP)a", "^a", "[^\\\\S]", "a{1,3}+", "a*", "[a[b]]", "(a"}) {
+  for (const char* regex :
+       {R"(\\w+)", R"(\\C)", "(*UCP)a", "^a", "[^\\\\S]", "a{1,3}+", "a*", "[a[b]]", "(a"}) {
     EXPECT_THAT(with_front(R"("pre_tokenizer": {"type": "Split", "behavior": "Isolated",
                               "pattern": {"Regex": ")" +
                            std::string(regex) + R"("}},)"),

@@ -141,10 +141,11 @@ TEST_F(Resume, AfterASignalOrAClosedPipe) {
 
 TEST_F(Resume, AfterASignalRightBehindTheFirstCheckpoint) {
   const std::string out = folder / "run";
-  const CommandResult result = run_coda(command(out), {.while_running = [&](pid_t child) {
-    for (int i = 0; i < 100000 && !fs::exists(out + "/step-000000"); ++i) usleep(100);
-    kill(child, SIGUSR1);
-  }});
+  const CommandResult result =
+      run_coda(command(out), {.while_running = [&](pid_t child) {
+                 for (int i = 0; i < 100000 && !fs::exists(out + "/step-000000"); ++i) usleep(100);
+                 kill(child, SIGUSR1);
+               }});
   EXPECT_EQ(result.status, 130) << result.err;
   EXPECT_THAT(result.out, testing::HasSubstr("go on with:"));
 }
@@ -165,10 +166,11 @@ TEST_F(Resume, OfAFinishedRunSaysSoAndGoesOnWithMoreSteps) {
 
 TEST_F(Resume, AFolderThatIsRenamedUnderARunIsMadeAnewAndSaid) {
   const std::string out = folder / "run";
-  const CommandResult result = run_coda(command(out), {.while_running = [&](pid_t) {
-    for (int i = 0; i < 100000 && !fs::exists(out + "/step-000007"); ++i) usleep(100);
-    fs::rename(out, folder / "elsewhere");
-  }});
+  const CommandResult result =
+      run_coda(command(out), {.while_running = [&](pid_t) {
+                 for (int i = 0; i < 100000 && !fs::exists(out + "/step-000007"); ++i) usleep(100);
+                 fs::rename(out, folder / "elsewhere");
+               }});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, testing::HasSubstr("the run's folder was removed or renamed"));
   EXPECT_TRUE(fs::exists(out + "/" + kLast));

@@ -144,8 +144,8 @@ TEST_F(Models, WithRopeOfTheLengthAtHandReadTheTextAnewWhereItsAnglesChange) {
     TextGenerator generator(config, DType::f32, longest, tensors_of(weights, *backend), *backend);
     std::vector<int32_t> text;
     const auto expect_logits_of_the_text = [&] {
-      ModelRunner runner(config,
-                         {.task = ModelTask::logits, .sequence = std::ssize(text)}, *backend);
+      ModelRunner runner(config, {.task = ModelTask::logits, .sequence = std::ssize(text)},
+                         *backend);
       runner.bind(tensors_of(weights, *backend));
       runner.forward(text, {});
       const std::vector<float> found = generator.next_logits(text);
