@@ -26,7 +26,8 @@ SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io;tokenizer
 OF_EACH_KIND = ^Models/.*/(sandwich|gpt2|post_norm)
 LONG = ^EightBitPlan.ModelsCompute|^RunSomeAgain|^SavedSets.NoOtherChoice
 
-.PHONY: run test test-pytorch test-gpu random-modules clean-kernels mutate sanitize bench bench-gpu \
+.PHONY: run test test-pytorch wheel test-gpu random-modules clean-kernels mutate sanitize \
+	bench bench-gpu \
 	format lint known-clean clean build configure setup setup-python
 
 build: configure
@@ -66,6 +67,11 @@ test-pytorch: setup-python configure
 	bash tests/python/install_wheel.sh $(CURDIR) $(abspath $(BUILD)) \
 		$(abspath $(BUILD))/python/coda_cpp/_core.*.so
 	bash tests/python/with_pytorch.sh $(CURDIR) $(abspath $(BUILD)) $(PYTORCH)
+
+# Wheels for other machines and the source distribution, in build-wheel/dist.
+wheel: setup-python
+	@scripts/setup.sh judges
+	CMAKE=$(CMAKE) scripts/wheel.sh build-wheel $(JOBS)
 
 # On a machine with a Hopper GPU; one test at a time has it. The last run is kept in docs/results.
 test-gpu: configure
@@ -130,4 +136,4 @@ known-clean: lint
 	python3 scripts/known_clean.py $(BUILD)
 
 clean:
-	rm -rf $(BUILD) $(BUILD_SANITIZE) build-mutate out
+	rm -rf $(BUILD) $(BUILD_SANITIZE) build-mutate build-wheel out

@@ -87,7 +87,7 @@ def _scaled(target, factor):
 
 
 _LOSS, _NORM = _aten.cross_entropy_loss.default, _aten.rms_norm.default
-_FAULTS = {  # the arguments of the loss: logits, targets, weight, reduction, ignore_index, smoothing
+_FAULTS = {  # the loss takes: logits, targets, weight, reduction, ignore_index, smoothing
     "a dropped bias": (_aten.linear.default, _without_bias),
     "a wrong epsilon": (_NORM, lambda: _with_arguments(_NORM, _set(3, 1e-1))),
     "smoothing's factor": (_LOSS, lambda: _with_arguments(_LOSS, _set(5, 0.2))),

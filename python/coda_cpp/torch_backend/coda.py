@@ -174,7 +174,8 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if chosen.strict:
             raise
         fused, text = module, f"{type(why).__name__}: {why}"
-        vars(report).update(vars(Report(layers=linears.unseen(module, text), left=["all: " + text])))
+        layers = linears.unseen(module, text)
+        vars(report).update(vars(Report(layers=layers, left=["all: " + text])))
     if report.not_fused:
         if chosen.strict:
             raise Error(f"backend coda: linear layers are left to PyTorch: {report.why_not()}")

@@ -57,8 +57,8 @@ def eight_bits_that_do_nothing(report: Report, options: Options) -> str:
     functions = [(taken.region.function.function, taken.region) for taken in report.taken]
     if not any(function.products for function, _ in functions):
         types = sorted({str(region.storage) for _, region in functions})
-        return asked + (f"the model is in {', '.join(types)}, so no product is in 8 bits: they take "
-                        "the place of bf16 products (model.bfloat16(), or torch.autocast)")
+        return asked + (f"the model is in {', '.join(types)}, so no product is in 8 bits: they "
+                        "take the place of bf16 products (model.bfloat16(), or torch.autocast)")
     in_training = [(function, region.needs) for function, region in functions
                    if function.products and region.needs]
     if not in_training:

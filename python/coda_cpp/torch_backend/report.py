@@ -69,8 +69,8 @@ def _totals(regions: Sequence[Taken]) -> str:
     programs = sum(len(region.plan.programs) for region in regions)
     moved, seconds, moved_apart, seconds_apart = (
         sum(region.costs[side][i] for region in regions) for side in (0, 1) for i in (1, 2))
-    text = (f"{_count(programs, 'program')}; {moved / 1e6:.2f} MB moved, {moved_apart / 1e6:.2f} MB "
-            f"without fusion; {sum(r.saved_bytes for r in regions) / 1e6:.2f} MB saved for the "
+    text = (f"{_count(programs, 'program')}; {moved / 1e6:.2f} MB moved, "
+            f"{moved_apart / 1e6:.2f} MB without fusion; {sum(r.saved_bytes for r in regions) / 1e6:.2f} MB saved for the "
             f"backward; predicted {seconds * 1e3:.3f} ms, {seconds_apart * 1e3:.3f} ms without "
             "fusion")
     if regions and all(region.measured for region in regions):
