@@ -50,7 +50,7 @@ class Gpus(unittest.TestCase):
             given.append(module)
             return module.forward
 
-        with patch.object(coda, "_inner", lambda name: inner), \
+        with patch.object(coda, "_inner", lambda *_: inner), \
                 self.assertLogs("coda_cpp") as logged:
             for report in reports:
                 coda.coda(module, inputs, options={"cost_model": False, **options}, report=report)
