@@ -18,4 +18,8 @@ struct SplitPlan {
 };
 SplitPlan split_phases(const Plan& plan);
 
+// Forward and backward as the one phase of a plan, for who wants the gradients when he runs the
+// forward: nothing is saved between the two.
+Plan in_one_phase(const Plan& plan);
+
 }  // namespace CODA_API coda

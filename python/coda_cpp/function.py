@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coda_cpp import _core, _eight_bits, _tensors
+from coda_cpp import builders as b
 from coda_cpp._core import Error
 from coda_cpp._eight_bits import Scales
 from coda_cpp.session import Runners, TensorFacts, size_of
@@ -56,7 +57,7 @@ class Output(_Named):
 class Phases:
     """A compiled function: its forward and, if any input needs a gradient, its backward."""
 
-    plan: _core.Plan
+    plan: _core.Plan  # all of it; of a forward that the backward runs again, the backward
     forward: Runners
     backward: Runners | None
     saved: list[TensorFacts]  # what the forward makes for the backward alone
@@ -66,6 +67,11 @@ class Phases:
     kept: list[int]
     upstream: list[int]
     first_scales: list[float]  # of operands in 8 bits, where there are such
+    again: _core.Plan | None = None  # the forward, where the backward runs it again
+
+    @property
+    def plans(self) -> list[_core.Plan]:
+        return [self.plan] if self.again is None else [self.again, self.plan]
 
 
 class Function:
@@ -133,18 +139,24 @@ class Function:
                 self._phases[needs] = self._compile(needs)
             return self._phases[needs]
 
+    def _seeds(self) -> list[tuple[_core.Value, _core.Value]]:
+        """The differentiable results and their upstream gradients."""
+        seeds = []
+        for output in self.outputs:
+            if output.differentiable:
+                if output.name not in self._upstream:
+                    self._upstream[output.name] = self.graph.input(
+                        f"grad_of_{output.name}", output.value.shape, output.dtype)
+                seeds.append((output.value, self._upstream[output.name]))
+        return seeds
+
+    def _gradients(self, needs: int) -> list[tuple[_core.Value, str, str]]:
+        return [(given.value, f"grad_to_{given.name}",
+                 "f32" if i in self._rounded else given.dtype)
+                for i, given in enumerate(self.inputs) if needs >> i & 1]
+
     def _plan(self, needs: int, fuse: bool = True) -> tuple[_core.Plan, list[float]]:
-        seeds, gradients = [], []
-        if needs:
-            for output in self.outputs:
-                if output.differentiable:
-                    if output.name not in self._upstream:
-                        self._upstream[output.name] = self.graph.input(
-                            f"grad_of_{output.name}", output.value.shape, output.dtype)
-                    seeds.append((output.value, self._upstream[output.name]))
-            gradients = [(given.value, f"grad_to_{given.name}",
-                          "f32" if i in self._rounded else given.dtype)
-                         for i, given in enumerate(self.inputs) if needs >> i & 1]
+        seeds, gradients = (self._seeds(), self._gradients(needs)) if needs else ([], [])
         outputs = [(output.name, output.value) for output in self.outputs]
         if needs & EIGHT_BITS and fuse:
             return _core.compile_in_eight_bits(
@@ -158,6 +170,9 @@ class Function:
     def _compile(self, needs: int) -> Phases:
         plan, first_scales = self._plan(needs)
         parts = plan.split() if needs else (plan,)
+        again = self._run_again(plan, needs) if needs else None
+        if again is not None:
+            plan, parts = again, (self._plan(0)[0], again)
         forward, backward = Runners(parts[0]), Runners(parts[1]) if needs else None
         declared = {output.name for output in self.outputs}
         saved = [tensor for tensor in forward.tensors
@@ -169,16 +184,42 @@ class Function:
         gradients = [f"grad_of_{output.name}" for output in self.outputs]
         upstream = [i for i, name in enumerate(gradients) if name in read]
         names = [known[i] for i in kept] + [gradients[i] for i in upstream]
-        return Phases(plan, forward, backward, saved, names, kept, upstream, first_scales)
+        return Phases(plan, forward, backward, saved, names, kept, upstream, first_scales,
+                      parts[0] if again is not None else None)
+
+    def _run_again(self, plan: _core.Plan, needs: int) -> _core.Plan | None:
+        """A backward that makes all of the forward again, in chunks of rows, where that spares wide
+        values (logits) that `plan` stores for it: they wait for an upstream gradient for each row,
+        which is known when a backward begins. None: the plan is as good.
+
+        To it the upstream gradients are inputs like others, and what is differentiated is the sum
+        of the results, each times its gradient."""
+        seeds = self._seeds()
+        if (not self._chunk_rows or self._objective != "memory" or needs & EIGHT_BITS
+                or not any(_is_whole(note) and "waits" in note for note in plan.notes)
+                or any(value.shape[1] != 1 for value, _ in seeds)):
+            return None
+        kinds: dict[bool, _core.Value] = {}  # one sum over rows, which ends the chunks' loop
+        for value, gradient in seeds:
+            product, is_scalar = value * gradient, value.shape == (1, 1)
+            kinds[is_scalar] = kinds[is_scalar] + product if is_scalar in kinds else product
+        sums = [kind if is_scalar else b.col_sum(kind) for is_scalar, kind in kinds.items()]
+        total = sums[0] if len(sums) == 1 else sums[0] + sums[1]
+        made = _core.compile(
+            self.graph, [("sum_of_results", total)], [(total, self.graph.constant(1.0))],
+            self._gradients(needs), self.nominal_sizes(), self._storage, self._objective,
+            chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
+        return None if any(map(_is_whole, made.notes)) else made.in_one_phase()
 
     def costs(self, needs: int) -> tuple[tuple, tuple]:
         """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of
         one whose products have no epilogues."""
-        fused, sizes = self.phases(needs).plan, self.nominal_sizes()
+        phases, sizes = self.phases(needs), self.nominal_sizes()
         with self._lock:
             if needs not in self._costs:
                 unfused = self._plan(needs, fuse=False)[0]
-                self._costs[needs] = (fused.cost(sizes, self._for_gpu),
+                fused = [plan.cost(sizes, self._for_gpu) for plan in phases.plans]
+                self._costs[needs] = (tuple(map(sum, zip(*fused))),
                                       unfused.cost(sizes, self._for_gpu))
             return self._costs[needs]
 
@@ -193,8 +234,8 @@ class Function:
         """What was fused and why, with bytes and predicted times. needs: see phases(); -1: all."""
         if needs < 0:
             needs = sum(1 << i for i, given in enumerate(self.inputs) if given.differentiable)
-        return self.phases(needs).plan.explain(
-            {**self.nominal_sizes(), **(sizes or {})}, self._for_gpu)
+        return "\n".join(plan.explain({**self.nominal_sizes(), **(sizes or {})}, self._for_gpu)
+                         for plan in self.phases(needs).plans)
 
     def match(self, tensors: Sequence[Any]) -> tuple[dict[str, Any], dict[Any, tuple]]:
         """The sizes of the symbols, and the leading dimensions of tensors of so many rows.
@@ -232,6 +273,11 @@ class Function:
         if rows == (1, {}):
             lead = ()
         return lead if cols == (1, {}) else (*lead, size_of(cols, sizes))
+
+
+def _is_whole(note: str) -> bool:
+    """Of a plan: why values as wide as logits are stored for all rows."""
+    return note.startswith("not in chunks of rows: ")
 
 
 def as_matrix(shape: tuple, rows: Any, cols: Any) -> tuple[tuple, tuple]:

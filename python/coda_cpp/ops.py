@@ -237,7 +237,8 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
     2204.02311), soft_cap makes each logit cap * tanh(logit / cap) first (Gemma 2; 0: not). A mean
     over no row is NaN. rstd and norm_weight: the norm before the head, as in swiglu_linear.
     chunk_rows: logits are made and consumed in so many rows at a time, with both gradients taken at
-    once; -1 chooses (where they would take more than 256 MiB), 0 stores them whole, as "none" does.
+    once; -1 chooses (where they would take more than 256 MiB), 0 stores them whole. With "none" the
+    backward makes the logits of a chunk again, since their gradients wait for one of each row.
     To divide a sum by another count (gradient accumulation), take "sum" and the counts. Targets
     that lie elsewhere are an Error on a CPU, and on a GPU after coda_cpp.checking(True); without,
     such a row's target counts as logit 0.
@@ -262,3 +263,59 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
          "soft_cap": soft_cap, "offset": offset, "chunk_rows": chunk_rows},
         {"reduction": reduction})
     return made[0], made[1]
+
+
+def _linear_log_prob(given: Given) -> list[Output]:
+    logits = b.linear(_normed(given), given.weight)
+    if given.soft_cap:
+        logits = b.soft_cap(logits, given.soft_cap)
+    if given.temperature != 1:
+        logits = logits / given.temperature
+    log_sum = b.row_logsumexp(logits)
+    log = b.select_column(logits, given.ids) - log_sum
+    outputs = [Output("log_prob", log, "f32")]
+    if given.entropy:
+        each = logits - log_sum
+        outputs.append(Output("entropy", b.row_sum(b.exp(each) * each) * -1.0, "f32"))
+    return outputs
+
+
+def _check_ids(tensors: dict[str, torch.Tensor], attributes: dict) -> None:
+    _check_range("linear_log_prob", "ids", tensors["ids"], tensors["weight"].shape[0], None)
+
+
+_LINEAR_LOG_PROB = declare(Operator("linear_log_prob", (
+    _X, _WEIGHT, Argument("ids", "index", False, False), *_NORM), _linear_log_prob, _check_ids,
+    "chunk_rows"))
+
+
+def linear_log_prob(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, *,
+                    rstd: torch.Tensor | None = None, norm_weight: torch.Tensor | None = None,
+                    offset: float = 0.0, temperature: float = 1.0, soft_cap: float = 0.0,
+                    entropy: bool = True, chunk_rows: int = -1
+                    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The log-probability of a column a row under softmax(x·weightᵀ / temperature), and the rows'
+    entropy in nats: what policy gradients (GRPO, PPO) and DPO take. No logits are returned.
+
+    x [..., K], weight [V, K], ids int [...], each in [0, V) -> log_prob float32 [...], entropy
+    float32 [...]; both are differentiable, and `entropy` false leaves the second None. rstd and
+    norm_weight: the norm before the head, as in swiglu_linear. soft_cap and chunk_rows: as in
+    linear_cross_entropy. Where logits take more than 256 MiB (or chunk_rows says so), the backward
+    makes them again in chunks of rows: one product more, and none is stored for all rows. Ids that
+    lie elsewhere are an Error on a CPU, and on a GPU after coda_cpp.checking(True).
+    """
+    require_numbers("linear_log_prob", {"temperature": temperature, "soft_cap": soft_cap,
+                                        "chunk_rows": chunk_rows})
+    if temperature <= 0 or soft_cap < 0:
+        raise Error("linear_log_prob: temperature must be above 0 and soft_cap at least 0, but they "
+                    f"are {temperature} and {soft_cap}")
+    if int(chunk_rows) != chunk_rows or not -1 <= chunk_rows < 2**31:
+        raise Error("linear_log_prob: chunk_rows must be a whole number of rows, 0 or -1, but it is "
+                    f"{chunk_rows}")
+    require_tensors("linear_log_prob", ("ids",), (ids,))
+    ids = _as_index("linear_log_prob", "ids", ids)
+    made = _LINEAR_LOG_PROB(
+        {"x": x, "weight": weight, "ids": ids, "rstd": rstd, "norm_weight": norm_weight},
+        {"temperature": temperature, "soft_cap": soft_cap, "offset": offset, "entropy": entropy,
+         "chunk_rows": chunk_rows})
+    return made[0], made[1] if entropy else None

@@ -266,7 +266,8 @@ void bind_plan(nb::module_& module) {
             SplitPlan split = split_phases(plan);
             return std::pair(std::move(split.forward), std::move(split.backward));
           },
-          "Forward and backward as two plans: what is saved passes through the caller.");
+          "Forward and backward as two plans: what is saved passes through the caller.")
+      .def("in_one_phase", &in_one_phase, "Forward and backward as one phase, which saves nothing.");
   bind_program(module);
   module.def("compile", &compile_graph, nb::arg("graph"), nb::arg("outputs"), nb::arg("seeds"),
              nb::arg("gradients"), nb::arg("sizes"), nb::arg("storage") = "f32",

@@ -12,8 +12,8 @@ import compiled
 
 # Programs of all regions, forward and backward, and what is left to PyTorch behind the proof that
 # the masks are causal.
-_ROTATED = {"embedding", "arange", "add", "mul", "cat", "cos", "sin", "to.device", "pad",
-            "scaled_dot_product_attention", "to.dtype_layout"}
+_ROTATED = {"embedding", "arange", "add", "mul", "cat", "cos", "sin", "pad",
+            "scaled_dot_product_attention"}
 _MODELS = {
     "llama": (49, _ROTATED),
     "qwen3": (67, _ROTATED),
@@ -23,7 +23,7 @@ _MODELS = {
         "__and__", "cumsum", "diff", "div", "eq", "expand", "gt", "index", "le", "matmul",
         "ne.Scalar", "new_ones", "softmax.int", "sub", "tanh", "where.ScalarOther", "zeros"})
         - {"scaled_dot_product_attention"}),
-    "gpt2": (60, {"embedding", "arange", "add", "pad", "to.dtype_layout",
+    "gpt2": (60, {"embedding", "arange", "add", "pad",
                   "scaled_dot_product_attention"}),
 }
 

@@ -182,6 +182,32 @@ class Losses(unittest.TestCase):
                 torch._dynamo.reset()
                 self._check(name, loss, operation, torch.bfloat16)
 
+    def test_large_logits_that_wait_for_a_gradient_of_each_row_are_made_again(self):
+        tokens, classes = 2048, 36000  # fp32: above the 256 MiB that are stored whole
+        torch.manual_seed(0)
+        x, inner = torch.randn(1, tokens, 32), torch.randn(32, 32, requires_grad=True)
+        w, t = torch.randn(classes, 32, requires_grad=True), torch.randint(0, classes, (1, tokens))
+
+        def loss():
+            h = F.rms_norm(F.silu(F.linear(x, inner)), (32,))
+            return torch.cumsum(selected(F.linear(h, w), t), -1).mean()
+
+        expected = torch.autograd.grad(loss(), (inner, w))
+        saved = {}
+        for objective in ("memory", "speed"):
+            torch._dynamo.reset()
+            recorder = Recorder(objective=objective)
+            made = torch.compile(loss, backend=recorder)()
+            for a, e in zip(torch.autograd.grad(made, (inner, w)), expected):
+                self.assertLess(float((a - e).norm() / e.norm()), 1e-5)
+            (report,) = recorder.reports
+            saved[objective] = sum(taken.saved_bytes for taken in report.taken)
+            self.assertEqual("makes the logits again" in report.text(), objective == "memory")
+            # The head alone runs again.
+            self.assertNotIn("rms_norm", report.taken[-1].operations)
+        self.assertGreater(saved["speed"], 4 * tokens * classes)
+        self.assertLess(saved["memory"], 2**20)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -83,7 +83,7 @@ class _Different(Exception):
 def _reroll(node: fx.Node) -> None:
     """stack([f(x[0]), f(x[1]), ...]) is f(x), and cat([f(a), f(b)]) where a and b are all of x."""
     parts, dim = (*node.args, 0)[:2]
-    if dim != 0 or len(parts) < 2 or not all(isinstance(part, fx.Node) for part in parts) or (
+    if dim != 0 or not parts or not all(isinstance(part, fx.Node) for part in parts) or (
             parts[0].target in (_aten.select.int, operator.getitem)):
         return
     is_stack = node.target is _aten.stack.default
@@ -347,3 +347,41 @@ def _ends_in_reductions(node: fx.Node) -> bool:
         _is_reduction(user) or (user.target in _PASSED_ON or user.target in layouts.VIEWS
                                 and same(value_of(user).shape[-1], value_of(node).shape[-1]))
         and _ends_in_reductions(user) for user in node.users)
+
+
+# Heads whose logits are made again.
+
+_LARGE = 2**28  # bytes of logits above which they are made in chunks of rows
+
+
+def heads_apart(graph: fx.Graph) -> set[tuple[fx.Node, fx.Node]]:
+    """Products and their operands that are not to be of one region: of heads with large logits
+    whose rows' results leave what is understood, so that each row has an upstream gradient. The
+    backward of such a region makes the logits again, and nothing else."""
+    return {(node, node.args[0]) for node in graph.find_nodes(op="call_function", target=LINEAR)
+            if layouts.known(node) and node.meta.get(layouts.NEEDS) and _is_large(value_of(node))
+            and _leaves_by_rows(node)}
+
+
+def _is_large(value: torch.Tensor) -> bool:
+    count = value.dtype.itemsize
+    for size in value.shape:
+        count *= size if isinstance(size, int) else size.node.hint or 1
+    return count > _LARGE
+
+
+def _leaves_by_rows(head: fx.Node) -> bool:
+    """Whether the head's logits are read by rows alone, and some of those results leave."""
+    pending, seen, leaves = [head], {head}, False
+    while pending:
+        node = pending.pop()
+        is_wide = "c" in layouts.known(node)
+        for user in node.users:
+            if layouts.known(user) is None or user.target is LINEAR:
+                if is_wide:
+                    return False
+                leaves = leaves or bool(node.meta.get(layouts.NEEDS))
+            elif user not in seen:
+                seen.add(user)
+                pending.append(user)
+    return leaves and len(seen) > 1

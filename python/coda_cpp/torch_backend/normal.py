@@ -72,6 +72,7 @@ class Normal:
         for node in fixed:
             if node.meta.pop(layouts.KEY, None) is not None:
                 self.refused[node] = "others see what is written into its memory"
+        self.apart |= loss_forms.heads_apart(graph)
 
     def facts(self, node: Any) -> dict[str, Any]:
         """What is known of a value, for a part of the graph that reads it."""

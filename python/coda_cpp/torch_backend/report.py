@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from coda_cpp._core import Plan
+from coda_cpp.function import Phases
 from coda_cpp.torch_backend.linears import LinearLayer
 from coda_cpp.torch_backend.replace import Region
 
@@ -46,19 +47,34 @@ class Taken:
 
     @property
     def gains(self) -> bool:
+        if self._phases.again is not None:
+            return True  # it takes a product more, so that no logits are stored
         (_, _, ours), (_, _, theirs) = self.costs
         return ours + _CALL_SECONDS * (2 if self.region.needs else 1) < theirs
 
     @property
+    def _phases(self) -> Phases:
+        return self.region.function.function.phases(self.region.needs)
+
+    @property
     def plan(self) -> Plan:
-        return self.region.function.function.phases(self.region.needs).plan
+        return self._phases.plan
+
+    @property
+    def programs(self) -> int:
+        return sum(len(plan.programs) for plan in self._phases.plans)
 
     @property
     def saved_bytes(self) -> int:
         return self.plan.saved_bytes(self.region.function.function.nominal_sizes())
 
     def summary(self) -> str:
-        return f"{self.name}: {self.operations}\n  " + _totals([self])
+        text = f"{self.name}: {self.operations}\n  " + _totals([self])
+        if self._phases.again is not None:
+            text += ("\n  each row has an upstream gradient, so the backward makes the logits again "
+                     "in chunks of rows, which is one product more: the objective 'speed' stores "
+                     "them")
+        return text
 
     def __str__(self) -> str:
         return self.summary() + "\n" + self.region.function.function.explain(self.region.needs)
@@ -66,7 +82,7 @@ class Taken:
 
 def _totals(regions: Sequence[Taken]) -> str:
     """Programs, bytes and seconds of the regions, in a line."""
-    programs = sum(len(region.plan.programs) for region in regions)
+    programs = sum(region.programs for region in regions)
     moved, seconds, moved_apart, seconds_apart = (
         sum(region.costs[side][i] for region in regions) for side in (0, 1) for i in (1, 2))
     text = (f"{_count(programs, 'program')}; {moved / 1e6:.2f} MB moved, "
@@ -123,7 +139,7 @@ class Report:
 
     @property
     def programs(self) -> int:
-        return sum(len(taken.plan.programs) for taken in self.taken)
+        return sum(taken.programs for taken in self.taken)
 
     @property
     def not_fused(self) -> list[LinearLayer]:

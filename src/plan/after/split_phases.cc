@@ -67,4 +67,12 @@ SplitPlan split_phases(const Plan& plan) {
   return split;
 }
 
+Plan in_one_phase(const Plan& plan) {
+  std::vector<PlanStep> steps = plan.forward;
+  steps.insert(steps.end(), plan.backward.begin(), plan.backward.end());
+  return phase_of(plan, steps, [](const PlanTensor& tensor) {
+    return tensor.role == TensorRole::saved ? TensorRole::temporary : tensor.role;
+  });
+}
+
 }  // namespace coda
