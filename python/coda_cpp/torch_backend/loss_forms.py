@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend import mask_proof
 from coda_cpp.torch_backend.layout import LINEAR, LOSS, is_one, same, value_of
 
 _aten = torch.ops.aten
@@ -38,19 +39,21 @@ NO_INDEX = -2**31  # what is ignored where nothing is: PyTorch takes no such ind
 
 
 def rewrite(graph: fx.Graph) -> None:
+    # What others write to is read where it was read: nothing is moved behind a write.
+    written = mask_proof.written(graph)
     for node in list(graph.nodes):
         if node.target in (_aten.stack.default, _aten.cat.default):
-            _reroll(node)
+            _reroll(node, written)
         elif node.target is _aten.slice.Tensor:
-            _slice_before(node)
+            _slice_before(node, written)
         elif node.target is _aten.broadcast_tensors.default:
             _without_broadcast(node)
     graph.eliminate_dead_code()
     for node in list(graph.nodes):
         if node.target is _aten.nll_loss_nd.default:
-            _nll_as_cross_entropy(node)
+            _nll_as_cross_entropy(node, written)
         elif node.target is _GATHER:
-            _gather_as_cross_entropy(node)
+            _gather_as_cross_entropy(node, written)
     for node in graph.find_nodes(op="call_function", target=LOSS):
         _of_rows(node)
     graph.eliminate_dead_code()
@@ -80,19 +83,31 @@ class _Different(Exception):
     """The parts are not made alike, or not of all rows."""
 
 
-def _reroll(node: fx.Node) -> None:
+def _reroll(node: fx.Node, written: set[fx.Node]) -> None:
     """stack([f(x[0]), f(x[1]), ...]) is f(x), and cat([f(a), f(b)]) where a and b are all of x."""
     parts, dim = (*node.args, 0)[:2]
     if dim != 0 or not parts or not all(isinstance(part, fx.Node) for part in parts) or (
             parts[0].target in (_aten.select.int, operator.getitem)):
         return
     is_stack = node.target is _aten.stack.default
+    if written and not written.isdisjoint(_operands(list(parts))):
+        return
     try:
         made = _of_all(list(parts), is_stack, node, {})
     except _Different:
         return
     if made is not None and all(map(same, value_of(made).shape, value_of(node).shape)):
         _replace(node, made)
+
+
+def _operands(nodes: list[fx.Node]) -> set[fx.Node]:
+    """All that the nodes are made of, and they."""
+    found = set(nodes)
+    while nodes:
+        more = [used for used in nodes.pop().all_input_nodes if used not in found]
+        found.update(more)
+        nodes += more
+    return found
 
 
 def _of_all(parts: list[fx.Node], is_stack: bool, before: fx.Node,
@@ -180,7 +195,7 @@ def _whole(parts: Sequence[fx.Node], is_stack: bool) -> fx.Node | None:
 # Parts of the rows.
 
 
-def _slice_before(node: fx.Node) -> None:
+def _slice_before(node: fx.Node, written: set[fx.Node]) -> None:
     """slice(f(linear(x)))  is  f(linear(slice(x)))."""
     value, source = value_of(node), node.args[0]
     dim = (*node.args[1:], 0)[0] % value.dim()
@@ -193,7 +208,8 @@ def _slice_before(node: fx.Node) -> None:
         if source.target is LINEAR:
             break
         source = source.args[0]
-    if chain[-1].target is not LINEAR:
+    if chain[-1].target is not LINEAR or not written.isdisjoint(
+            [*chain, *chain[-1].all_input_nodes]):
         return
     made = _add(node, _aten.slice.Tensor, chain[-1].args[0], dim, *node.args[2:], **node.kwargs)
     for one in reversed(chain[1:]):
@@ -232,13 +248,13 @@ def _arguments(node: fx.Node, *defaults: Any) -> list[Any]:
     return [*node.args, *defaults[len(node.args):]]
 
 
-def _nll_as_cross_entropy(node: fx.Node) -> None:
+def _nll_as_cross_entropy(node: fx.Node, written: set[fx.Node]) -> None:
     x, target, weight, reduction, ignored = _arguments(node, None, None, None, 1, -100)
     classes = 1 if value_of(x).dim() > 1 else 0
     while isinstance(x, fx.Node) and x.target is _aten.to.dtype:
         x = x.args[0]
     if not isinstance(x, fx.Node) or x.target is not _LOG_SOFTMAX or (
-            x.args[1] % value_of(x).dim() != classes):
+            x.args[1] % value_of(x).dim() != classes) or x.args[0] in written:
         return
     logits = _as_type(node, x.args[0], value_of(node.args[0]).dtype)
     _replace(node, _add(node, LOSS, logits, target, weight, reduction, ignored))
@@ -248,7 +264,7 @@ def _as_type(node: fx.Node, x: fx.Node, dtype: torch.dtype) -> fx.Node:
     return x if value_of(x).dtype == dtype else _add(node, _aten.to.dtype, x, dtype)
 
 
-def _gather_as_cross_entropy(node: fx.Node) -> None:
+def _gather_as_cross_entropy(node: fx.Node, written: set[fx.Node]) -> None:
     """The log-probability of a column a row."""
     x, dim, index = node.args[:3]
     rank = value_of(x).dim()
@@ -259,7 +275,8 @@ def _gather_as_cross_entropy(node: fx.Node) -> None:
     while isinstance(source, fx.Node) and source.target is _aten.to.dtype:
         source = source.args[0]
     if not isinstance(source, fx.Node) or source.target is not _LOG_SOFTMAX or (
-            source.args[1] % rank != rank - 1) or not isinstance(value_of(x).shape[-1], int):
+            source.args[1] % rank != rank - 1) or not isinstance(
+                value_of(x).shape[-1], int) or source.args[0] in written:
         return
     logits = _as_type(node, source.args[0], value_of(x).dtype)
     rows = _add(node, LOSS, _add(node, _aten.reshape.default, logits, [-1, value_of(x).shape[-1]]),
