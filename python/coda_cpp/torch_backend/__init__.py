@@ -8,7 +8,8 @@ explain     the same for a user who asks; logits: a model without them
 verify      whether what it becomes is right
 notices     what a user is told once
 linears     the linear layers of a graph, for reports
-normal      Dynamo's graph in aten before autograd, with layouts (trace, writes, autocast, higher_order)
+normal      Dynamo's graph in aten before autograd, with layouts (trace, writes, autocast,
+            higher_order)
 attention   masks that are provably causal (mask_proof)
 regions     which nodes become one region
 importer    a region as a Graph of ours: rules/ has a rule for each operation, layout and values

@@ -32,7 +32,7 @@ from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
     eight_bits_that_do_nothing, warn_once, why_no_kernels)
-from coda_cpp.torch_backend.regions import cut, propose, without_parts
+from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import as_region, results_of, widen
 from coda_cpp.torch_backend.report import Report, Taken
@@ -61,9 +61,10 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     report.layers += linears.mark(normal.module, normal.refused)
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
     proposed = map(without_parts, propose(normal.module.graph, normal.apart, normal.before))
-    groups = [group for group in proposed
-              if any(node.target in PRODUCTS for node in group)
-              and sum(node.target not in FREE for node in group) > 1]
+    groups = [part for group in proposed
+              for part in ([group] if normal.had_autocast else of_one_type(group))
+              if any(node.target in PRODUCTS for node in part)
+              and sum(node.target not in FREE for node in part) > 1]
     fused = normal.module
     cut(fused, groups, normal.before)
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)

@@ -5,13 +5,15 @@ rows in common and can be run at once."""
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule, insert_subgm
 
-from coda_cpp.torch_backend.layout import KEY, PRODUCTS, rows_of
+from coda_cpp.torch_backend.layout import (
+    KEY, PRODUCTS, REDUCTIONS, count, is_one, or_plain, rows_of, same, value_of)
 from coda_cpp.torch_backend.rules import FREE
 
 Before = Mapping[fx.Node, Iterable[fx.Node]]
@@ -24,6 +26,7 @@ class _Group:
     def __init__(self, place: int, before: int) -> None:
         self.places, self.members, self.before = [place], 1 << place, before
         self.rows = ""
+        self.dtype: torch.dtype | None = None  # of its products
 
 
 class _Groups:
@@ -83,13 +86,15 @@ def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]],
             continue
         known.add(node)
         group.rows = rows_of(node)
+        if node.target in PRODUCTS:
+            group.dtype = value_of(node.args[PRODUCTS[node.target]]).dtype
         for used in node.all_input_nodes:
             other = groups.of[used]
             if used not in known or (node, used) in apart or other is group:
                 continue
-            of = {group.rows, other.rows} - {""}
-            if len(of) < 2 and groups.join(group, other):
-                group.rows = "".join(of)
+            of, dtypes = {group.rows, other.rows} - {""}, {group.dtype, other.dtype} - {None}
+            if len(of) < 2 and len(dtypes) < 2 and groups.join(group, other):
+                group.rows, group.dtype = "".join(of), next(iter(dtypes), None)
     found = {groups.of[node] for node in known}
     return [[nodes[place] for place in sorted(group.places)]
             for group in sorted(found, key=lambda group: group.members)]
@@ -112,6 +117,73 @@ def without_parts(group: list[fx.Node]) -> list[fx.Node]:
         elif node in leaving and any(used in apart for used in node.all_input_nodes):
             apart.add(node)
     return [node for node in group if node not in apart]
+
+
+def _is_matrix(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return False
+    layout = or_plain(node)
+    return "r" in layout and not is_one(count(layout, value.shape, "c"))
+
+
+def _is_whole(used: fx.Node, node: fx.Node) -> bool:
+    """Whether the operand has each element of the result, and is no table of them."""
+    return node.target in REDUCTIONS or same(
+        math.prod(value_of(used).shape), math.prod(value_of(node).shape))
+
+
+def _rounded(group: Sequence[fx.Node]) -> dict[fx.Node, torch.dtype]:
+    """The narrowest type that each has been rounded to since it was computed."""
+    found: dict[fx.Node, torch.dtype] = {}
+    for node in group:
+        dtypes = [value_of(node).dtype]
+        if node.target in FREE:
+            used = node.all_input_nodes[0]
+            dtypes.append(found.get(used, value_of(used).dtype))
+        found[node] = min(dtypes, key=lambda dtype: dtype.itemsize)
+    return found
+
+
+def of_one_type(group: list[fx.Node]) -> list[list[fx.Node]]:
+    """The group in parts between which matrices are of the type that its products have: what is
+    computed in fp32 and leaves products of 16 bits ends one, and what comes in fp32 is rounded
+    before one begins."""
+    storage = next((value_of(node.args[PRODUCTS[node.target]]).dtype for node in group
+                    if node.target in PRODUCTS), None)
+    if storage is None:
+        return []
+    weights = {node.args[PRODUCTS[node.target]] for node in group if node.target in PRODUCTS}
+    rounded, inside = _rounded(group), set(group)
+    kept: list[fx.Node] = []
+    later: set[fx.Node] = set()
+    for node in group:
+        is_wide = storage != torch.float32 and any(
+            used not in inside and used not in weights and _is_matrix(used)
+            and value_of(used).dtype == torch.float32 and _is_whole(used, node)
+            for used in node.all_input_nodes)
+        if any(used in later for used in node.all_input_nodes) or is_wide and any(
+                used in inside for used in node.all_input_nodes):
+            later.add(node)
+        elif is_wide:
+            inside.remove(node)
+        else:
+            kept.append(node)
+    while True:
+        here = set(kept)
+        wrong = {node for node in kept if _is_matrix(node) and rounded[node] != storage
+                 and any(user not in here for user in node.users)}
+        if not wrong:
+            break
+        for node in kept:
+            if node in wrong or any(used in wrong for used in node.all_input_nodes):
+                wrong.add(node)
+        kept = [node for node in kept if node not in wrong]
+        later |= wrong
+    rest = [node for node in group if node in later]
+    if len(rest) == len(group):  # what is first cannot be of any
+        rest = rest[1:]
+    return [kept] * bool(kept) + of_one_type(rest)
 
 
 def cut(module: fx.GraphModule, groups: Sequence[Sequence[fx.Node]], before: Before) -> None:

@@ -44,8 +44,10 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
             made = _of_kinds(module.graph, calls, {} if kinds is None else kinds)
             if made is not None:
                 return made
-    with traceback.preserve_node_meta():
-        made = make_fx(fx.Interpreter(module).run, pre_dispatch=True)(*stand_ins)
+    entered: list[Any] = []
+    with traceback.preserve_node_meta(), _switches_kept(entered):
+        run = _Switching(module, entered).run
+        made = make_fx(run, pre_dispatch=True)(*stand_ins)
     for node in made.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(made, node.target), FakeTensor):
             raise NotUnderstood("a tensor comes into the graph by a way that no trace sees")
@@ -139,7 +141,9 @@ class _Call:
 def _calls(graph: fx.Graph) -> dict[fx.Node, _Call]:
     """Those of a plain graph."""
     found: dict[fx.Node, _Call] = {}
-    is_on, sections = None, []
+    around = [(torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+              for device in ("cpu", "cuda")]
+    is_on, sections = None, [repr(around)]
     for node in graph.nodes:
         if node.target is SET_GRAD:
             is_on = node.args[0]
@@ -183,6 +187,22 @@ def _copy_memories(operations: fx.Graph, copies: Mapping[fx.Node, Any]) -> None:
             of.setdefault(memory, copies[node].meta[MEMORY])
         elif node.op != "output":
             copies[node].meta[MEMORY] = of.setdefault(memory, object())
+
+
+class _Switching(fx.Interpreter):
+    """What make_fx only writes down, since it is above autocast and autograd, is in force too: the
+    types of what follows depend on it."""
+
+    def __init__(self, module: fx.GraphModule, entered: list[Any]) -> None:
+        super().__init__(module)
+        self._entered = entered
+
+    def run_node(self, n: fx.Node) -> Any:
+        made = super().run_node(n)
+        if n.target in _SWITCHES:
+            with torch._C.DisableTorchFunction():
+                _switch(n, self._entered)
+        return made
 
 
 def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any, fx.Graph]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of several types: what is in one is fused, a conversion is the edge of a region, and
+nothing is less exact than eager."""
+
+import copy
+import unittest
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch.nn import functional
+
+from compiled import Recorder, error, ids, llama, outcome
+
+WIDTH = 64
+
+
+class Block(nn.Module):
+    """Of which the result, or what goes on, is in fp32."""
+
+    def __init__(self, is_last=True):
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH)
+        self.down, self.is_last = nn.Linear(2 * WIDTH, WIDTH), is_last
+
+    def forward(self, x):
+        x = x + self.down(functional.gelu(self.up(self.norm(x))))
+        x = x.float() * 0.5
+        return x if self.is_last else x.tanh().to(self.up.weight.dtype)
+
+
+class Adapted(nn.Module):
+    """A frozen layer in bf16 and what is trained beside it in fp32, as PEFT has them."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        self.base = nn.Linear(WIDTH, WIDTH).bfloat16().requires_grad_(False)
+        self.down = nn.Linear(WIDTH, 4, bias=False, dtype=dtype)
+        self.up = nn.Linear(4, WIDTH, bias=False, dtype=dtype)
+
+    def forward(self, x):
+        y = self.base(x) + 2 * self.up(self.down(x.to(self.down.weight.dtype)))
+        return functional.silu(y.to(x.dtype))
+
+
+class Autocast(nn.Module):
+    """As Trainer and accelerate call a model in bf16."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch):
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.model(input_ids=batch, labels=batch).loss
+
+
+class Types(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+
+    def _check(self, model, x, fused):
+        recorder = Recorder()
+        compiled = torch.compile(model, backend=recorder, fullgraph=True)
+        exact = copy.deepcopy(model).double()
+        found, eager, truth = (
+            (loss, *gradients) for loss, gradients in (
+                outcome(lambda x, run=run: run(x).double().square().mean(), way, given)
+                for run, way, given in ((compiled, model, x), (model, model, x),
+                                        (exact, exact, x.double()))))
+        self.assertLess(error(found, truth), 1.2 * error(eager, truth) + 1e-5)
+        layers = recorder.reports[0].layers
+        self.assertEqual((sum(layer.is_fused for layer in layers), len(layers)), fused,
+                         [layer.reason for layer in layers])
+        return recorder.reports[0]
+
+    def test_an_fp32_result_ends_a_region(self):
+        report = self._check(Block().bfloat16(), torch.randn(2, 8, WIDTH).bfloat16(), (2, 2))
+        self.assertEqual(len(report.taken), 1)
+
+    def test_fp32_within_a_region(self):
+        model = nn.Sequential(Block(False), Block(False), Block()).bfloat16()
+        report = self._check(model, torch.randn(2, 8, WIDTH).bfloat16(), (6, 6))
+        self.assertEqual(len(report.taken), 1)
+
+    def test_fp32_adapters_of_a_bf16_model(self):
+        model = nn.Sequential(*(Adapted() for _ in range(3)))
+        report = self._check(model, torch.randn(32, WIDTH).bfloat16(), (7, 9))
+        for layer in report.layers:
+            if not layer.is_fused:  # a product alone, whose sum is in fp32
+                self.assertIn("nothing beside it", layer.reason)
+
+    def test_adapters_of_the_models_type(self):
+        model = nn.Sequential(*(Adapted(torch.bfloat16) for _ in range(3)))
+        self._check(model, torch.randn(32, WIDTH).bfloat16(), (9, 9))
+
+    def test_autocast_in_the_forward_with_checkpointing(self):
+        model = llama().train()
+        batch = ids()
+        expected, wanted = outcome(Autocast(model), model, batch)
+        truth = outcome(model, model, input_ids=batch, labels=batch)[1]
+        for is_checkpointed in (False, True):
+            with self.subTest(is_checkpointed=is_checkpointed):
+                torch._dynamo.reset()
+                if is_checkpointed:
+                    model.gradient_checkpointing_enable({"use_reentrant": False})
+                recorder = Recorder(strict=True)
+                loss, gradients = outcome(
+                    torch.compile(Autocast(model), backend=recorder), model, batch)
+                torch.testing.assert_close(loss, expected, rtol=1e-2, atol=0)
+                self.assertLess(error(gradients, truth), 1.1 * error(wanted, truth))
+                report = recorder.reports[0]
+                self.assertTrue(all(layer.is_fused for layer in report.layers))
+                self.assertEqual({taken.region.storage for taken in report.taken},
+                                 {torch.bfloat16})
+
+    def test_a_function_is_called_under_its_autocast(self):
+        class Product(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, w):
+                ctx.save_for_backward(x, w)
+                return functional.linear(x, w)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, w = ctx.saved_tensors
+                return gradient.to(w.dtype) @ w, gradient.to(x.dtype).T @ x
+
+        def function(x, w):
+            with torch.autocast("cpu", torch.bfloat16):
+                x = functional.silu(functional.linear(x, w))
+                y = Product.apply(x.float(), w)
+                return functional.gelu(functional.linear(y, w))
+
+        x, w = torch.randn(16, WIDTH), (torch.randn(WIDTH, WIDTH) / 8).requires_grad_()
+        recorder = Recorder()
+        found = torch.compile(function, backend=recorder)(x, w)
+        self.assertEqual(found.dtype, function(x, w).dtype)
+        torch.testing.assert_close(found, function(x, w), rtol=2e-2, atol=2e-1)
+        self.assertEqual(len(recorder.reports[0].taken), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
