@@ -16,14 +16,16 @@ export CMAKE_BUILD_TYPE='' CMAKE_GENERATOR=Ninja PIP_DISABLE_PIP_VERSION_CHECK=1
 die() { echo "wheel.sh: $*" >&2; exit 1; }
 openmp=${OPENMP:-$(ls "$source"/.venv/lib/python3*/site-packages/torch/lib/libgomp.so.1)}
 
-rm -rf "$build/dist" && mkdir -p "$build/dist"
+rm -rf "$build/dist" "$build/wheel-source" && mkdir -p "$build/dist" "$build/wheel-source"
+# Without what lies ignored among the sources, as a module of a developer's build.
+(cd "$source" && git ls-files -z | xargs -0 cp --parents -t "$build/wheel-source")
 for python in ${PYTHONS:-python3.10 python3.11 python3.12}; do
   "$python" -c '' 2>/dev/null || { echo "$python is not there: no wheel for it"; continue; }
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   tools=$build/wheel-$version
   [ -x "$tools/bin/auditwheel" ] || {
     "$python" -m venv "$tools"
-    "$tools/bin/pip" install -q -r "$source/requirements-python.txt" auditwheel
+    "$tools/bin/pip" install -q -r "$source/requirements-python.txt" auditwheel wheel
   }
   # A module of another Python and its facts are forgotten; the library's objects stay.
   rm -f "$build"/python/coda_cpp/_core.*
@@ -35,7 +37,7 @@ for python in ${PYTHONS:-python3.10 python3.11 python3.12}; do
   rm -rf "$build/wheel"
   "$tools/bin/pip" wheel -q --no-deps --no-build-isolation -w "$build/dist/raw" \
     -Cbuild-dir="$build/wheel" -Ccmake.define.CODA_EXTENSION="$module" \
-    -Ccmake.define.CODA_WHEEL_OPENMP="$openmp" "$source"
+    -Ccmake.define.CODA_WHEEL_OPENMP="$openmp" "$build/wheel-source"
   raw=$(ls "$build"/dist/raw/*.whl)
   "$tools/bin/auditwheel" show "$raw" | tee "$build/wheel-$version.txt"
   grep -qE 'manylinux_2_(1[0-9]|2[0-8]|[0-9])_x86_64' "$build/wheel-$version.txt" ||
@@ -46,6 +48,7 @@ for python in ${PYTHONS:-python3.10 python3.11 python3.12}; do
 done
 rm -rf "$build/dist/raw"
 ls "$build"/dist/*.whl > /dev/null || die "no Python was found"
+cd "$build/wheel-source"
 "$tools/bin/python" -c 'import sys; from scikit_build_core.build import build_sdist
 build_sdist(sys.argv[1])' "$build/dist"
 ls -l "$build/dist"
