@@ -36,8 +36,9 @@ for python in ${PYTHONS:-python3.10 python3.11 python3.12}; do
   module=$(ls "$build"/python/coda_cpp/_core.*so)
   rm -rf "$build/wheel"
   "$tools/bin/pip" wheel -q --no-deps --no-build-isolation -w "$build/dist/raw" \
-    -Cbuild-dir="$build/wheel" -Ccmake.define.CODA_EXTENSION="$module" \
-    -Ccmake.define.CODA_WHEEL_OPENMP="$openmp" "$build/wheel-source"
+    --config-settings=build-dir="$build/wheel" \
+    --config-settings=cmake.define.CODA_EXTENSION="$module" \
+    --config-settings=cmake.define.CODA_WHEEL_OPENMP="$openmp" "$build/wheel-source"
   raw=$(ls "$build"/dist/raw/*.whl)
   "$tools/bin/auditwheel" show "$raw" | tee "$build/wheel-$version.txt"
   grep -qE 'manylinux_2_(1[0-9]|2[0-8]|[0-9])_x86_64' "$build/wheel-$version.txt" ||
