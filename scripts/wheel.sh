@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes wheels that other machines take (manylinux_2_28), and the source distribution, in
-# BUILD/dist: one wheel for Python 3.12 and newer (abi3), one each for 3.10 and 3.11, as far as these Pythons
-# are found. The library is compiled once. Fails where auditwheel says that a wheel needs more of a
-# machine than manylinux_2_28 has, or where a wheel has more than 12 MB.
+# BUILD/dist: one wheel for Python 3.12 and newer (abi3), one each for 3.10 and 3.11, as far as
+# these Pythons are found. The library is compiled once. Fails where auditwheel says that a wheel
+# needs more of a machine than manylinux_2_28 has, or where a wheel has more than 12 MB.
 # Usage: wheel.sh BUILD JOBS. PYTHONS are the interpreters; OPENMP is a libgomp.so.1 for old
 # machines: PyTorch's own, unless told otherwise.
 set -euo pipefail
