@@ -18,18 +18,18 @@ namespace coda {
 namespace {
 
 constexpr int64_t kSlot = 4 << 20;  // bytes that a process shows to the others at once
-constexpr int64_t kHead = 4096;     // in front of the slots
+constexpr int64_t kSlotHead = 4096;     // in front of the slots
 
 // At the start of the memory, all zeros before the first exchange.
 struct Head {
   std::atomic<uint32_t> arrived;
   std::atomic<uint32_t> phase;                          // of the barrier
-  std::atomic<int> numbers[(kHead - 8) / sizeof(int)];  // of each process's exchange
+  std::atomic<int> numbers[(kSlotHead - 8) / sizeof(int)];  // of each process's exchange
 };
-static_assert(sizeof(Head) == kHead);
-constexpr int kMostProcesses = static_cast<int>((kHead - 8) / sizeof(int));
+static_assert(sizeof(Head) == kSlotHead);
+constexpr int kMostProcesses = static_cast<int>((kSlotHead - 8) / sizeof(int));
 
-int64_t bytes_for(int world) { return kHead + world * kSlot; }
+int64_t bytes_for(int world) { return kSlotHead + world * kSlot; }
 
 // Between processes, which std::atomic's own wait is not for.
 void wait_while(std::atomic<uint32_t>& word, uint32_t value) {
@@ -99,7 +99,7 @@ class MemoryCommunicator : public HostCommunicator {
   }
 
   Head& head() const { return *reinterpret_cast<Head*>(memory_); }
-  std::byte* slot(int rank) const { return memory_ + kHead + rank * kSlot; }
+  std::byte* slot(int rank) const { return memory_ + kSlotHead + rank * kSlot; }
   float* floats(int rank) const { return reinterpret_cast<float*>(slot(rank)); }
 
   void wait_for_all() {

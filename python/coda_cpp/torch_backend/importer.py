@@ -24,6 +24,17 @@ from coda_cpp.torch_backend.values import EQUAL_HALVES, Imported, Number, Source
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
+def _is_setting(number: torch.SymFloat) -> bool:
+    """Whether the graph may be fixed to the float's value, as float() does. With dynamic=True
+    Dynamo makes a symbol of every float, a norm's epsilon too: of an attribute then. Otherwise of
+    one that has changed."""
+    if torch._dynamo.config.assume_static_by_default:
+        return False
+    sources = number.node.shape_env.var_to_sources.get(number.node.expr, [])
+    names = [source.name() if callable(source.name) else source.name for source in sources]
+    return any("]." in name for name in names)
+
+
 class Importer:
     """A region of nodes as a graph: what is not of the region becomes an input when it is read."""
 
@@ -86,9 +97,9 @@ class Importer:
         """A value of the region or an input of it, as the result `whole` reads it; none: in its own
         layout."""
         number = node.meta.get("val") if isinstance(node, fx.Node) else node
-        if isinstance(number, torch.SymFloat):  # float() would fix the graph to this value
+        if isinstance(number, torch.SymFloat) and not _is_setting(number):
             raise NotUnderstood("a Python float that changes from call to call")
-        if isinstance(number, (int, float)):
+        if isinstance(number, (int, float, torch.SymFloat)):
             return Number(float(number))
         shape = value_of(node).shape
         if whole is None:
