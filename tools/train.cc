@@ -98,11 +98,12 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
   command.add_option("--out", f.out, "The run's folder, for checkpoints and the loss curve")
       ->type_name("FOLDER")
       ->capture_default_str();
-  command.add_flag("--resume", f.resume,
-                   "Go on from the newest checkpoint in --out, with the settings it was started "
-                   "with and the --data that is given again; weights come out bitwise as if it had "
-                   "not stopped, unless --batch and --accumulate split a step otherwise, or --steps "
-                   "makes the run longer or shorter");
+  command.add_flag(
+      "--resume", f.resume,
+      "Go on from the newest checkpoint in --out, with the settings it was started "
+      "with and the --data that is given again; weights come out bitwise as if it had "
+      "not stopped, unless --batch and --accumulate split a step otherwise, or --steps "
+      "makes the run longer or shorter");
   command.add_flag("--overwrite", f.overwrite, "Start anew although --out has a run");
   command.add_option("--save-every", f.save_every, "Steps from one checkpoint to the next")
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))

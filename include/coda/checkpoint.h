@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <string>
 #include <vector>
-#include <string>
 
 #include "coda/api.h"
 #include "coda/models.h"

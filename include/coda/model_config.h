@@ -104,9 +104,9 @@ struct LlamaConfig {
   std::optional<RopeScaling> rope_scaling{};
   bool tied = false;  // the head's weight is the embedding's
   int64_t max_positions = 2048;
-  double initializer_range = 0.02;        // the deviation of random weight matrices
-  std::optional<int64_t> padding_row{};   // of the embedding: lookups give it no gradient
-  int64_t rotary_dim = 0;                 // channels of a head that turn, the first; 0: all
+  double initializer_range = 0.02;       // the deviation of random weight matrices
+  std::optional<int64_t> padding_row{};  // of the embedding: lookups give it no gradient
+  int64_t rotary_dim = 0;                // channels of a head that turn, the first; 0: all
 
   std::string architecture = "LlamaForCausalLM";  // what config.json says it is
   bool qkv_bias = false;                          // of the products that make q, k and v

@@ -18,8 +18,8 @@ __all__ = ["col_sum", "concat_columns", "conv1d", "cross_entropy", "elementwise"
            "exp", "gather_rows", "geglu", "gelu", "gelu_tanh", "group_repeat", "group_sum",
            "layer_norm", "less", "linear", "log", "maximum", "merge_pairs", "minimum", "recip",
            "repeat_columns", "rms_norm", "rms_reciprocal", "rope", "row_logsumexp", "row_m2",
-           "row_mean", "row_sum", "rsqrt", "select", "select_column", "sigmoid", "silu", "slice_columns",
-           "soft_cap", "split_pair", "sqrt", "swiglu", "tanh", "transpose"]
+           "row_mean", "row_sum", "rsqrt", "select", "select_column", "sigmoid", "silu",
+           "slice_columns", "soft_cap", "split_pair", "sqrt", "swiglu", "tanh", "transpose"]
 
 
 def exp(x: Value) -> Value:

@@ -307,11 +307,11 @@ def linear_log_prob(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, *,
     require_numbers("linear_log_prob", {"temperature": temperature, "soft_cap": soft_cap,
                                         "chunk_rows": chunk_rows})
     if temperature <= 0 or soft_cap < 0:
-        raise Error("linear_log_prob: temperature must be above 0 and soft_cap at least 0, but they "
-                    f"are {temperature} and {soft_cap}")
+        raise Error("linear_log_prob: temperature must be above 0 and soft_cap at least 0, but "
+                    f"they are {temperature} and {soft_cap}")
     if int(chunk_rows) != chunk_rows or not -1 <= chunk_rows < 2**31:
-        raise Error("linear_log_prob: chunk_rows must be a whole number of rows, 0 or -1, but it is "
-                    f"{chunk_rows}")
+        raise Error("linear_log_prob: chunk_rows must be a whole number of rows, 0 or -1, but it "
+                    f"is {chunk_rows}")
     require_tensors("linear_log_prob", ("ids",), (ids,))
     ids = _as_index("linear_log_prob", "ids", ids)
     made = _LINEAR_LOG_PROB(

@@ -267,7 +267,8 @@ void bind_plan(nb::module_& module) {
             return std::pair(std::move(split.forward), std::move(split.backward));
           },
           "Forward and backward as two plans: what is saved passes through the caller.")
-      .def("in_one_phase", &in_one_phase, "Forward and backward as one phase, which saves nothing.");
+      .def("in_one_phase", &in_one_phase,
+           "Forward and backward as one phase, which saves nothing.");
   bind_program(module);
   module.def("compile", &compile_graph, nb::arg("graph"), nb::arg("outputs"), nb::arg("seeds"),
              nb::arg("gradients"), nb::arg("sizes"), nb::arg("storage") = "f32",

@@ -17,13 +17,13 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kSlot = 4 << 20;  // bytes that a process shows to the others at once
-constexpr int64_t kSlotHead = 4096;     // in front of the slots
+constexpr int64_t kSlot = 4 << 20;   // bytes that a process shows to the others at once
+constexpr int64_t kSlotHead = 4096;  // in front of the slots
 
 // At the start of the memory, all zeros before the first exchange.
 struct Head {
   std::atomic<uint32_t> arrived;
-  std::atomic<uint32_t> phase;                          // of the barrier
+  std::atomic<uint32_t> phase;                              // of the barrier
   std::atomic<int> numbers[(kSlotHead - 8) / sizeof(int)];  // of each process's exchange
 };
 static_assert(sizeof(Head) == kSlotHead);

@@ -122,7 +122,7 @@ class Session::Impl {
   int64_t scratch_bytes_ = 0;
   std::vector<Memory> memory_;                     // as plan_.tensors
   std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
-  std::vector<std::pair<int, int64_t>> places_;  // slots of own tensors, and their offsets
+  std::vector<std::pair<int, int64_t>> places_;    // slots of own tensors, and their offsets
   std::vector<Kernel*> scratch_users_;
   PreparedPhase forward_;
   PreparedPhase backward_;

@@ -101,9 +101,11 @@ TEST_F(TokenizerFile, ManyMarksOfOneLetterAreOrderedInLinearTime) {
 
 // Of LLaMA 3: white space before a letter, which a match goes back over.
 TEST_F(TokenizerFile, ARunOfSpacesOfAnyLengthIsOneMatch) {
-  const Tokenizer tokenizer(write("tokenizer.json", small_tokenizer(R"("normalizer": null,
+  const Tokenizer tokenizer(
+      write("tokenizer.json", small_tokenizer(R"("normalizer": null,
       "pre_tokenizer": {"type": "Split", "behavior": "Isolated", "pattern": {"Regex":
-      "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},)")));
+      "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*)"
+                                              R"([\\r\\n]+|\\s+(?!\\S)|\\s+"}},)")));
   const size_t spaces = 12'000'000;
   EXPECT_EQ(tokenizer.encode(std::string(spaces, ' ') + "line").size(),
             1 + spaces + tokenizer.encode(" line").size() - 2);

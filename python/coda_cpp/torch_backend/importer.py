@@ -28,6 +28,8 @@ def _is_setting(number: torch.SymFloat) -> bool:
     """Whether the graph may be fixed to the float's value, as float() does. With dynamic=True
     Dynamo makes a symbol of every float, a norm's epsilon too: of an attribute then. Otherwise of
     one that has changed."""
+    if number.node.expr.is_number:  # it is fixed already
+        return True
     if torch._dynamo.config.assume_static_by_default:
         return False
     sources = number.node.shape_env.var_to_sources.get(number.node.expr, [])

@@ -5,7 +5,8 @@
   is one operation on all rows: we choose chunks ourselves.
 - A part of the rows of a product's result is the product of that part of the rows: shifted logits
   are then made as they are read, and no others.
-- Cross-entropy has logits [rows, classes]; nll_loss and gather of a log_softmax are cross-entropies.
+- Cross-entropy has logits [rows, classes]; nll_loss and gather of a log_softmax are
+  cross-entropies.
 """
 
 from __future__ import annotations
