@@ -72,8 +72,8 @@ class Taken:
         text = f"{self.name}: {self.operations}\n  " + _totals([self])
         if self._phases.again is not None:
             text += ("\n  each row has an upstream gradient, so the backward makes the logits "
-                     "again in chunks of rows, which is one product more: the objective 'speed' stores "
-                     "them")
+                     "again in chunks of rows, which is one product more: the objective "
+                     "'speed' stores them")
         return text
 
     def __str__(self) -> str:
@@ -87,8 +87,8 @@ def _totals(regions: Sequence[Taken]) -> str:
         sum(region.costs[side][i] for region in regions) for side in (0, 1) for i in (1, 2))
     text = (f"{_count(programs, 'program')}; {moved / 1e6:.2f} MB moved, "
             f"{moved_apart / 1e6:.2f} MB without fusion; "
-            f"{sum(r.saved_bytes for r in regions) / 1e6:.2f} MB saved for the backward; predicted {seconds * 1e3:.3f} ms, {seconds_apart * 1e3:.3f} ms without "
-            "fusion")
+            f"{sum(r.saved_bytes for r in regions) / 1e6:.2f} MB saved for the backward; "
+            f"predicted {seconds * 1e3:.3f} ms, {seconds_apart * 1e3:.3f} ms without fusion")
     if regions and all(region.measured for region in regions):
         ours, theirs = (sum(region.measured[side] for region in regions) for side in (0, 1))
         text += f"; measured {ours * 1e3:.3f} ms, {theirs * 1e3:.3f} ms without"
