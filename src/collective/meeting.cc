@@ -295,7 +295,7 @@ std::string first_of(const ProcessPlace& place) {
 
 // What rank 0 says; nothing where it closes the connection.
 std::optional<Message> said_by_first(const ProcessPlace& place, Connection& to, Deadline deadline) {
-  const auto message = receive_until(to.socket, to.inbox, deadline);
+  auto message = receive_until(to.socket, to.inbox, deadline);
   if (!message) return std::nullopt;
   if (message->kind == 'Q') end_process();
   require(message->kind != 'N',
