@@ -161,8 +161,10 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     for node in nodes:
         if node.op == "call_function":
             region.add(node)
-    if region.storage is None or region.whole is None:
+    if region.storage is None:
         raise NotUnderstood("it has no product")
+    if region.whole is None:
+        raise NotUnderstood("it has one row, or no operand has all of its rows")
     returned = nodes[-1].args[0]
     returned = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     outputs, results = {}, []
