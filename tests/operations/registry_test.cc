@@ -58,7 +58,8 @@ TEST_F(Operations, WhatACallGetsWrongIsSaidWithTheNearestNameAndTheCallersLine) 
   EXPECT_THAT(call("causal_convolution", {x, g.input("v", {3, 9})}, {}, sequence),
               HasSubstr("x and w must have as many columns"));
   EXPECT_THAT(call("embedding", {x, x}, {{"rows", 3}}, {}),
-              HasSubstr("attribute \"rows\" is not known; there is none"));
+              HasSubstr("attribute \"rows\" is not known; the nearest known name is "
+                        "\"padding_row\""));
   Graph other;
   EXPECT_THAT(call("causal_convolution", {x, other.input("w", {3, 8})}, {}, sequence),
               HasSubstr("the operands are of different graphs"));
