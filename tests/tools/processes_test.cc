@@ -333,9 +333,13 @@ TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
     return result.err;
   };
   EXPECT_THAT(refused(train("a", 4, 10)), HasSubstr("6 sequences cannot be shared by 4 processes"));
-  EXPECT_THAT(refused(train("a", 2, 10) + Words{"--data", "none.txt"}), HasSubstr("none.txt"));
+  Words without_data = train("a", 2, 10);
+  *(std::ranges::find(without_data, "--data") + 1) = "none.txt";
+  EXPECT_THAT(refused(without_data), HasSubstr("none.txt"));
   EXPECT_THAT(refused(train("a", 2, 10) + Words{"--gpus", "2"}), HasSubstr("give one of them"));
-  EXPECT_THAT(refused(train("a", 2, 10) + Words{"--device", "gpu"}), HasSubstr("is for CPUs"));
+  Words on_gpus = train("a", 2, 10);
+  *(std::ranges::find(on_gpus, "--device") + 1) = "gpu";
+  EXPECT_THAT(refused(on_gpus), HasSubstr("is for CPUs"));
   // Of rank 0 alone, while the others wait for it.
   EXPECT_THAT(refused(train("text.txt/run", 2, 10)), HasSubstr("text.txt/run"));
   EXPECT_THAT(refused(train("b", 2, 250) + Words{"--lr", "1e6", "--warmup", "0", "--clip", "0"}),

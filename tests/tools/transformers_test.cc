@@ -69,9 +69,9 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
   for (const auto& [type, settings] : others) {
     folder.write(type + "/config.json",
                  R"({"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
-        "vocab_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1,
-        "max_position_embeddings": 64, "model_type": ")" +
-                     type + "\", " + settings + "}");
+        "vocab_size": 256, "num_attention_heads": 2, "max_position_embeddings": 64, "model_type": ")" +
+                     type + (type == "gpt_neox" ? "\", " : "\", \"num_key_value_heads\": 1, ") +
+                     settings + "}");
   }
   const std::vector<std::string> sizes{"--layers", "2", "--hidden", "16", "--heads", "4"};
   std::vector<std::vector<std::string>> models{
