@@ -69,7 +69,8 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
   for (const auto& [type, settings] : others) {
     folder.write(type + "/config.json",
                  R"({"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
-        "vocab_size": 256, "num_attention_heads": 2, "max_position_embeddings": 64, "model_type": ")" +
+        "vocab_size": 256, "num_attention_heads": 2, "max_position_embeddings": 64,
+        "model_type": ")" +
                      type + (type == "gpt_neox" ? "\", " : "\", \"num_key_value_heads\": 1, ") +
                      settings + "}");
   }
