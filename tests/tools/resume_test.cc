@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "tools/run_command.h"
@@ -168,7 +170,12 @@ TEST_F(Resume, AFolderThatIsRenamedUnderARunIsMadeAnewAndSaid) {
   const std::string out = folder / "run";
   const CommandResult result =
       run_coda(command(out), {.while_running = [&](pid_t) {
-                 for (int i = 0; i < 100000 && !fs::exists(out + "/step-000007"); ++i) usleep(100);
+                 const auto is_named = [&] {  // behind the whole of a checkpoint
+                   std::ifstream latest(out + "/latest");
+                   const std::string text(std::istreambuf_iterator<char>(latest), {});
+                   return text.find("step-000007") != std::string::npos;
+                 };
+                 for (int i = 0; i < 100000 && !is_named(); ++i) usleep(100);
                  fs::rename(out, folder / "elsewhere");
                }});
   EXPECT_EQ(result.status, 0) << result.err;
