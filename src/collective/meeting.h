@@ -36,8 +36,8 @@ Socket listen_for_others(const ProcessPlace& place);
 // "rank 1 of 4 (node7)".
 std::string name_of(const Peer& peer, int world);
 
-// Rank 0's part. Throws Error, having told those that are there, if some do not come within the
-// place's patience (it names them), or another has another version or kind.
+// Rank 0's part of the meeting. Throws Error if a rank does not arrive before the deadline (the
+// message names it), or has another version or kind of device. Ranks that have arrived are told.
 Met gather_others(const ProcessPlace& place, const Socket& listening, const std::string& kind,
                   const std::string& token);
 // The others'. Throws Error where rank 0 is not reached, turns this process away, or does not know

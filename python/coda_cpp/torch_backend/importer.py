@@ -26,8 +26,8 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 def _is_setting(number: torch.SymFloat) -> bool:
     """Whether the graph may be fixed to the float's value, as float() does. With dynamic=True
-    Dynamo makes a symbol of every float, a norm's epsilon too: of an attribute then. Otherwise of
-    one that has changed."""
+    Dynamo makes a symbol of every float, so a module's attribute, such as a norm's epsilon, may be
+    fixed. Without dynamic=True a float is a symbol only after it has changed, so it may not."""
     if number.node.expr.is_number:  # it is fixed already
         return True
     if torch._dynamo.config.assume_static_by_default:
