@@ -12,6 +12,7 @@
 #include <future>
 #include <numbers>
 
+#include "base/atomic_file.h"
 #include "coda/backend.h"
 #include "coda/device.h"
 #include "coda/error.h"
@@ -237,6 +238,10 @@ class Run {
       const auto write =
           checkpoint_writer(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files);
       trainer_.require_sound_loss();
+      if (is_first() && folder_.st_ino == 0) {
+        make_folders(plan_.out);
+        ::stat(plan_.out.c_str(), &folder_);
+      }
       if (is_first()) saving_ = std::async(std::launch::async, write);
     });
     if (!trainer_.fetches_copies()) finish_saving();
@@ -259,8 +264,7 @@ class Run {
   void say_of_a_new_folder() {
     struct stat now = {};
     if (::stat(plan_.out.c_str(), &now) != 0) return;
-    const bool is_another =
-        folder_.st_ino != 0 && (folder_.st_ino != now.st_ino || folder_.st_dev != now.st_dev);
+    const bool is_another = folder_.st_ino != now.st_ino || folder_.st_dev != now.st_dev;
     folder_ = now;
     if (is_another)
       progress_.note(fmt::format(

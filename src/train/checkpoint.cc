@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
@@ -144,29 +145,23 @@ void remove_all_but_newest(const fs::path& run_folder, int64_t saved, int keep) 
   }
 }
 
-void read_into(const io::StoredTensors& stored, const std::string& name, ElementType type,
-               const CheckpointTensor& tensor, std::span<std::byte> out) {
-  io::read_exact(stored.at(name), type, tensor.shape, out);
+// Which folder has the name now; none where there is none.
+using FolderIdentity = std::pair<dev_t, ino_t>;
+std::optional<FolderIdentity> identity_of(const fs::path& folder) {
+  struct stat found = {};
+  if (::stat(folder.c_str(), &found) != 0) return std::nullopt;
+  return FolderIdentity(found.st_dev, found.st_ino);
 }
 
-void require_no_others(const io::StoredTensors& stored, size_t expected) {
-  if (stored.tensors.size() == expected) return;
-  throw Error(stored.source + ": " + std::to_string(stored.tensors.size()) +
-              " tensors, but this model and --dtype have " + std::to_string(expected) +
-              " (resume with the options of the run that saved it)");
-}
-
-}  // namespace
-
-fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelConfig>& config,
-                         std::span<const CheckpointTensor> tensors, const RunState& state,
-                         const ModelFiles& files, int keep) {
+// Under a temporary name until all of it is on the disk.
+void write_checkpoint(const fs::path& run_folder, const std::optional<ModelConfig>& config,
+                      std::span<const CheckpointTensor> tensors, const RunState& state,
+                      const ModelFiles& files) {
   const std::string name = folder_name(state.step);
   const fs::path checkpoint = run_folder / name;
   fs::path temporary = checkpoint;
   temporary += kTemporary;
   try {
-    make_folders(run_folder);
     remove_debris(run_folder);
     if (::mkdir(temporary.c_str(), 0777) != 0) throw file_error("cannot make", temporary, errno);
     const bool is_bf16 = std::ranges::any_of(
@@ -192,9 +187,38 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
   }
   std::error_code ignored;
   fs::remove_all(temporary, ignored);  // the checkpoint that was replaced, if there was one
+}
+
+void read_into(const io::StoredTensors& stored, const std::string& name, ElementType type,
+               const CheckpointTensor& tensor, std::span<std::byte> out) {
+  io::read_exact(stored.at(name), type, tensor.shape, out);
+}
+
+void require_no_others(const io::StoredTensors& stored, size_t expected) {
+  if (stored.tensors.size() == expected) return;
+  throw Error(stored.source + ": " + std::to_string(stored.tensors.size()) +
+              " tensors, but this model and --dtype have " + std::to_string(expected) +
+              " (resume with the options of the run that saved it)");
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelConfig>& config,
+                         std::span<const CheckpointTensor> tensors, const RunState& state,
+                         const ModelFiles& files, int keep) {
+  make_folders(run_folder);
+  const std::optional<FolderIdentity> begun_in = identity_of(run_folder);
+  try {
+    write_checkpoint(run_folder, config, tensors, state, files);
+  } catch (const Error&) {
+    // Renamed or removed while it was written: all of it goes into a new folder of that name.
+    if (identity_of(run_folder) == begun_in) throw;
+    make_folders(run_folder);
+    write_checkpoint(run_folder, config, tensors, state, files);
+  }
   remove_all_but_newest(run_folder, state.step, keep);
   sync_folder(run_folder);
-  return checkpoint;
+  return run_folder / folder_name(state.step);
 }
 
 void remove_debris(const fs::path& run_folder) {

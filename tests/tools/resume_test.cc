@@ -22,10 +22,15 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 constexpr const char* kLast = "step-000120";
+constexpr const char* kEndless = "1000000";  // steps of a run that a signal ends
 
 // A checkpoint is there once its folder has its name; the link `latest` follows a moment later.
 bool is_checkpoint(const std::string& name) {
   return name.starts_with("step-") && !name.ends_with(".tmp");
+}
+
+void wait_for(const fs::path& file) {
+  for (int i = 0; i < 600000 && !fs::exists(file); ++i) usleep(100);
 }
 
 class Resume : public testing::Test {
@@ -35,11 +40,11 @@ class Resume : public testing::Test {
     for (int i = 0; i < 300; ++i) text += "line " + std::to_string(i * i % 977) + "\n";
     data = folder.write("text.txt", text);
   }
-  Words command(const std::string& out) const {
+  Words command(const std::string& out, const std::string& steps = "120") const {
     return {"train", "--data",   data,   "--out",        out, "--layers",
             "1",     "--hidden", "16",   "--heads",      "2", "--mlp",
             "24",    "--batch",  "5",    "--accumulate", "2", "--sequence",
-            "16",    "--steps",  "120",  "--save-every", "7", "--sample",
+            "16",    "--steps",  steps,  "--save-every", "7", "--sample",
             "0",     "--lr",     "1e-2", "--loss-rows",  "64"};  // two blocks
   }
   Words resume(const std::string& out) const {
@@ -93,8 +98,8 @@ TEST_F(Resume, OfARunWithWeightsOutOfEightBitsKeepsThemOut) {
   const std::string out = folder / "run";
   const Words eight{"--hidden", "32", "--dtype", "fp8", "--fp8-except", "*.mlp.*,*.embed*"};
   const CommandResult begun =
-      run_coda(command(out) + eight, {.while_running = [&](pid_t child) {
-                 for (int i = 0; i < 10000 && !fs::exists(out + "/step-000007"); ++i) usleep(1000);
+      run_coda(command(out, "1000") + eight, {.while_running = [&](pid_t child) {
+                 wait_for(out + "/step-000007");
                  kill(child, SIGTERM);
                }});
   EXPECT_EQ(begun.status, 130) << begun.err;
@@ -128,7 +133,7 @@ TEST_F(Resume, AfterASignalOrAClosedPipe) {
         command(stopped) + Words{"--eval-every", "1"},
         {.output = signal == SIGPIPE ? pipe_ends[1] : -1, .while_running = [&](pid_t child) {
            close(pipe_ends[1]);
-           for (int i = 0; i < 10000 && !fs::exists(stopped + "/step-000007"); ++i) usleep(1000);
+           wait_for(stopped + "/step-000007");
            close(pipe_ends[0]);
            if (signal != SIGPIPE) kill(child, signal);
          }});
@@ -143,11 +148,10 @@ TEST_F(Resume, AfterASignalOrAClosedPipe) {
 
 TEST_F(Resume, AfterASignalRightBehindTheFirstCheckpoint) {
   const std::string out = folder / "run";
-  const CommandResult result =
-      run_coda(command(out), {.while_running = [&](pid_t child) {
-                 for (int i = 0; i < 100000 && !fs::exists(out + "/step-000000"); ++i) usleep(100);
-                 kill(child, SIGUSR1);
-               }});
+  const CommandResult result = run_coda(command(out, kEndless), {.while_running = [&](pid_t child) {
+                                          wait_for(out + "/step-000000");
+                                          kill(child, SIGUSR1);
+                                        }});
   EXPECT_EQ(result.status, 130) << result.err;
   EXPECT_THAT(result.out, testing::HasSubstr("go on with:"));
 }
@@ -166,29 +170,25 @@ TEST_F(Resume, OfAFinishedRunSaysSoAndGoesOnWithMoreSteps) {
   EXPECT_TRUE(fs::exists(out + "/step-000030"));
 }
 
+// Between checkpoints or within one.
 TEST_F(Resume, AFolderThatIsRenamedUnderARunIsMadeAnewAndSaid) {
   const std::string out = folder / "run";
-  const CommandResult result =
-      run_coda(command(out), {.while_running = [&](pid_t) {
-                 const auto is_named = [&] {  // behind the whole of a checkpoint
-                   std::ifstream latest(out + "/latest");
-                   const std::string text(std::istreambuf_iterator<char>(latest), {});
-                   return text.find("step-000007") != std::string::npos;
-                 };
-                 for (int i = 0; i < 100000 && !is_named(); ++i) usleep(100);
-                 fs::rename(out, folder / "elsewhere");
-               }});
-  EXPECT_EQ(result.status, 0) << result.err;
+  const CommandResult result = run_coda(command(out, kEndless), {.while_running = [&](pid_t child) {
+                                          wait_for(out + "/latest");
+                                          fs::rename(out, folder / "elsewhere");
+                                          wait_for(out + "/latest");
+                                          kill(child, SIGTERM);
+                                        }});
+  EXPECT_EQ(result.status, 130) << result.err;
   EXPECT_THAT(result.out, testing::HasSubstr("the run's folder was removed or renamed"));
-  EXPECT_TRUE(fs::exists(out + "/" + kLast));
+  EXPECT_FALSE(names_in(out).empty());
 }
 
 TEST_F(Resume, AnIgnoredSignalStaysIgnored) {
   const std::string out = folder / "run";
   const CommandResult result =
       run_coda(command(out), {.ignored_signal = SIGHUP, .while_running = [&](pid_t child) {
-                                for (int i = 0; i < 10000 && !fs::exists(out + "/step-000007"); ++i)
-                                  usleep(1000);
+                                wait_for(out + "/step-000007");
                                 kill(child, SIGHUP);
                               }});
   EXPECT_EQ(result.status, 0) << result.err;
@@ -199,8 +199,7 @@ TEST_F(Resume, CtrlCEndsTheSampleOfAFinishedRun) {
   const std::string out = folder / "run";
   const CommandResult result =
       run_coda(command(out) + Words{"--sample", "1000000000"}, {.while_running = [&](pid_t child) {
-                 for (int i = 0; i < 10000 && !fs::exists(out + "/loss_curve.svg"); ++i)
-                   usleep(1000);
+                 wait_for(out + "/loss_curve.svg");
                  usleep(100000);
                  kill(child, SIGINT);
                }});
