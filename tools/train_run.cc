@@ -12,7 +12,6 @@
 #include <future>
 #include <numbers>
 
-#include "base/atomic_file.h"
 #include "coda/backend.h"
 #include "coda/device.h"
 #include "coda/error.h"
@@ -239,7 +238,8 @@ class Run {
           checkpoint_writer(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files);
       trainer_.require_sound_loss();
       if (is_first() && folder_.st_ino == 0) {
-        make_folders(plan_.out);
+        std::error_code said_by_the_save;
+        fs::create_directories(plan_.out, said_by_the_save);
         ::stat(plan_.out.c_str(), &folder_);
       }
       if (is_first()) saving_ = std::async(std::launch::async, write);

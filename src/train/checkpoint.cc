@@ -153,10 +153,10 @@ std::optional<FolderIdentity> identity_of(const fs::path& folder) {
   return FolderIdentity(found.st_dev, found.st_ino);
 }
 
-// Under a temporary name until all of it is on the disk.
+// Under a temporary name until all of it is on the disk; then older ones go.
 void write_checkpoint(const fs::path& run_folder, const std::optional<ModelConfig>& config,
                       std::span<const CheckpointTensor> tensors, const RunState& state,
-                      const ModelFiles& files) {
+                      const ModelFiles& files, int keep) {
   const std::string name = folder_name(state.step);
   const fs::path checkpoint = run_folder / name;
   fs::path temporary = checkpoint;
@@ -187,6 +187,8 @@ void write_checkpoint(const fs::path& run_folder, const std::optional<ModelConfi
   }
   std::error_code ignored;
   fs::remove_all(temporary, ignored);  // the checkpoint that was replaced, if there was one
+  remove_all_but_newest(run_folder, state.step, keep);
+  sync_folder(run_folder);
 }
 
 void read_into(const io::StoredTensors& stored, const std::string& name, ElementType type,
@@ -209,15 +211,13 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
   make_folders(run_folder);
   const std::optional<FolderIdentity> begun_in = identity_of(run_folder);
   try {
-    write_checkpoint(run_folder, config, tensors, state, files);
+    write_checkpoint(run_folder, config, tensors, state, files, keep);
   } catch (const Error&) {
     // Renamed or removed while it was written: all of it goes into a new folder of that name.
     if (identity_of(run_folder) == begun_in) throw;
     make_folders(run_folder);
-    write_checkpoint(run_folder, config, tensors, state, files);
+    write_checkpoint(run_folder, config, tensors, state, files, keep);
   }
-  remove_all_but_newest(run_folder, state.step, keep);
-  sync_folder(run_folder);
   return run_folder / folder_name(state.step);
 }
 

@@ -30,7 +30,7 @@ bool is_checkpoint(const std::string& name) {
 }
 
 void wait_for(const fs::path& file) {
-  for (int i = 0; i < 600000 && !fs::exists(file); ++i) usleep(100);
+  for (int i = 0; i < 100000 && !fs::exists(file); ++i) usleep(100);
 }
 
 class Resume : public testing::Test {
