@@ -75,19 +75,19 @@ wheel: setup-python
 
 # On a machine with a Hopper GPU; one test at a time has it. The last run is kept in docs/results.
 test-gpu: configure
-	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_gpu_test
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target on_gpu_test
 	@scripts/run_tests.sh $(BUILD) 1 -L gpu; status=$$?; \
 		python3 scripts/gpu_results.py $(BUILD)/test_report.xml; exit $$status
 
 # Compiles every kernel of the tests and writes anew which of them have no defect: ten minutes,
 # after a change of device code. Without it every run of the tests compiles what changed.
-CLEAN := tests/hopper/clean_kernels.txt
+CLEAN := tests/gpu/clean_kernels.txt
 clean-kernels: configure
-	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_test table_test
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target gpu_test table_test
 	@rm -f $(BUILD)/clean_kernels.txt
 	CODA_REQUIRE_NVRTC=1 CODA_RECORD_KERNELS=$(abspath $(BUILD))/clean_kernels.txt \
 		VIRTUAL_ENV=$(CURDIR)/.venv sh -c \
-		'$(BUILD)/hopper_test --gtest_brief=1 && $(BUILD)/lab/table/table_test --gtest_brief=1'
+		'$(BUILD)/gpu_test --gtest_brief=1 && $(BUILD)/lab/table/table_test --gtest_brief=1'
 	sort -u $(BUILD)/clean_kernels.txt > $(CLEAN)
 
 # PyTorch modules made by chance, compiled and compared with eager: 20,000 take some hours. It needs
@@ -120,7 +120,7 @@ bench: build
 # On a machine with a Hopper GPU: beside cuBLAS, and beside torch.compile and QuACK where PYTHON has
 # them. `make bench-gpu BENCH=block`: of programs, block, small, squares, steps.
 bench-gpu: configure
-	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_programs train_step
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target gpu_programs train_step
 	@scripts/bench_gpu.sh $(BUILD) $(BENCH)
 
 format: setup

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT, a C++ source that holds all files that match PATTERN under ROOT as text, as the
-# function coda::hopper::FUNCTION, so that the library needs no file at run time. For coda_embed.
+# function coda::gpu::FUNCTION, so that the library needs no file at run time. For coda_embed.
 file(GLOB_RECURSE names RELATIVE ${ROOT} ${ROOT}/${PATTERN})
 list(SORT names)
 set(entries "")
@@ -11,7 +11,7 @@ endforeach()
 file(WRITE ${OUTPUT} "// Made by cmake/embed_texts.cmake.
 #include \"base/embedded_text.h\"
 
-namespace coda::hopper {
+namespace coda::gpu {
 
 std::span<const EmbeddedText> ${FUNCTION}() {
   static constexpr EmbeddedText kTexts[] = {
@@ -19,5 +19,5 @@ ${entries}};
   return kTexts;
 }
 
-}  // namespace coda::hopper
+}  // namespace coda::gpu
 ")

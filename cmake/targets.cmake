@@ -14,10 +14,10 @@ endif()
 # For programs (tests, the command, examples, what measures): what runs long is in the libraries.
 # -O3 takes almost twice as long to compile. So it is with the libraries that make kernels' texts
 # and find their cubins (in milliseconds, before the compiler takes a second), describe graphs to
-# cuDNN once, or measure. A launch is in hopper/launch, which is not among them.
+# cuDNN once, or measure. A launch is in gpu/launch, which is not among them.
 set(CODA_QUICK_COMPILE -Og)
-set(CODA_QUICK_FOLDERS hopper/legalise hopper/configure hopper/codegen hopper/jit hopper/cudnn
-    hopper measure)
+set(CODA_QUICK_FOLDERS gpu/legalise gpu/configure gpu/codegen gpu/jit gpu/cudnn
+    gpu measure)
 # The compiler of plans takes as long with -O1 as with -O3 (lab/plan), and is built in three fifths
 # of the time. The float64 evaluators (ir, program) do not.
 set(CODA_O1_FOLDERS grad rewrite plan/after plan/partition plan/write plan/search plan)
@@ -46,7 +46,7 @@ function(coda_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
-# The target of a folder: coda_cpu, and coda_hopper_jit of src/hopper/jit.
+# The target of a folder: coda_cpu, and coda_gpu_jit of src/gpu/jit.
 function(coda_target result folder)
   string(REPLACE "/" "_" name ${folder})
   set(${result} coda_${name} PARENT_SCOPE)
@@ -88,7 +88,7 @@ function(coda_library folder)
 endfunction()
 
 # The files that match `pattern` as text in a folder's library: what the function
-# std::span<const EmbeddedText> coda::hopper::<function>() returns.
+# std::span<const EmbeddedText> coda::gpu::<function>() returns.
 function(coda_embed folder function pattern)
   coda_target(target ${folder})
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${pattern})

@@ -58,7 +58,7 @@ struct GemmConfig {
   // about 14 bits of a sum of 8-bit products. Only cooperative tiles: while one warpgroup adds, the
   // tensor cores work for the other (ping-pong ones took 1.35 times as long).
   bool promotes = false;
-  // And multiplied by scales of its rows and columns there (device/mma/operand_scales.cuh). Scales
+  // And multiplied by scales of its rows and columns there (device/sm90/operand_scales.cuh). Scales
   // of blocks of 64 x 64: of each half of a block of K by itself.
   bool has_scales = false;
   bool has_block_scales = false;

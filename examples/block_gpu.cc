@@ -34,7 +34,7 @@ void run() {
   request.seeds = {{y, dy}};
   request.gradients = {{x, "dx"}, {norm, "dnorm"}, {gate, "dgate"}, {up, "dup"}, {down, "ddown"}};
   const coda::Stream stream = coda::Stream::make();
-  const auto backend = coda::make_backend("hopper");
+  const auto backend = coda::make_backend("gpu");
   backend->use_stream(stream);
   coda::CompileOptions options;
   options.rates = backend->rates();

@@ -27,7 +27,7 @@ void run() {
   const coda::DimValues sizes = {{"M", 1000}, {"V", 4096}, {"D", 512}};
   const coda::Plan plan = coda::one_step_plan(coda::parse_program(kProgram));
 
-  const auto gpu = coda::make_backend("hopper");
+  const auto gpu = coda::make_backend("gpu");
   const auto cpu = coda::make_backend("cpu");
   coda::Session on_gpu(plan, *gpu, sizes);  // the kernel is compiled here, or found in the cache
   coda::Session on_cpu(plan, *cpu, sizes);

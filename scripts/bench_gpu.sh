@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:?the build folder is missing: bench_gpu.sh BUILD [WHAT...]}
-ours=$build/bench/hopper_programs/hopper_programs
+ours=$build/bench/gpu_programs/gpu_programs
 shift
 [ $# -gt 0 ] || set -- programs block small squares steps
 python=${PYTHON:-python3}

@@ -37,7 +37,7 @@ def allowed_folders() -> dict[str, set[str]]:
 
 
 def folder_of(name: str) -> str:
-    """The folder of a file by its path from src/: hopper/jit of hopper/jit/cubin_cache.h."""
+    """The folder of a file by its path from src/: gpu/jit of gpu/jit/cubin_cache.h."""
     return name.rpartition("/")[0]
 
 

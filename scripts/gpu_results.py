@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/results/hopper_gpu.md, the last run of the GPU tests: device, date, commit, counts.
+"""Writes docs/results/on_gpu.md, the last run of the GPU tests: device, date, commit, counts.
 
 Reads the reports of the run, of ctest (JUnit) or of the test program itself (--gtest_output=xml:,
 one for each shard), and summaries of compute-sanitizer if there are any. Writes nothing where no
@@ -77,7 +77,7 @@ def commit_of():
 
     commit = git("rev-parse", "--short", "HEAD") or "unknown"
     changed = [line for line in git("status", "--porcelain", "-uno").splitlines()
-               if not line.endswith("docs/results/hopper_gpu.md")]
+               if not line.endswith("docs/results/on_gpu.md")]
     return commit + (" with changes" if changed else "")
 
 
@@ -121,7 +121,7 @@ def document(root, commit, date, logs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="+")
-    parser.add_argument("--out", default=str(ROOT / "docs/results/hopper_gpu.md"))
+    parser.add_argument("--out", default=str(ROOT / "docs/results/on_gpu.md"))
     parser.add_argument("--commit", default="")
     parser.add_argument("--date", default=datetime.date.today().isoformat())
     parser.add_argument("--sanitizer", nargs="*", default=[])

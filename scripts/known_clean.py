@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which sources a slow check need not look at again.
 
-scripts/known_clean.txt keeps digests of what passed, as tests/hopper/clean_kernels.txt does for
+scripts/known_clean.txt keeps digests of what passed, as tests/gpu/clean_kernels.txt does for
 kernels. A digest is of all that the check reads: the source, the headers of ours that it includes,
 its flags, and the settings and version of the tool. On a fresh clone a check looks at what is not
 in the list, and every day at another sixteenth of what is. A build folder has a list of its own,

@@ -77,7 +77,7 @@ def parse(path: pathlib.Path) -> list[Mutant]:
         m.old, m.new = m.old.strip(), m.new.strip()
         if not m.tests:
             folder, name = m.file.split("/")[:2]
-            m.tests = [("hopper_test" if folder == "device" else name + "_test", "*")]
+            m.tests = [("gpu_test" if folder == "device" else name + "_test", "*")]
     return mutants
 
 

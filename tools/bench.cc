@@ -40,7 +40,7 @@ struct BenchFlags {
     const auto has = [&](const char* name) {
       return std::find(regimes.begin(), regimes.end(), name) != regimes.end();
     };
-    return {.backend = on_gpu() ? "hopper" : "cpu",
+    return {.backend = on_gpu() ? "gpu" : "cpu",
             .gpu = {.seconds = has("sustained") ? seconds : 0,
                     .cool_rounds = has("cool") ? rounds : 0,
                     .interleaved_rounds = has("interleaved") ? rounds : 0},

@@ -91,7 +91,7 @@ Json in_its_own_process(const std::string& cache, const std::function<Json()>& p
 class Part {
  public:
   std::unique_ptr<Backend> backend() const {
-    auto made = make_backend("hopper");
+    auto made = make_backend("gpu");
     made->use_stream(stream_);
     return made;
   }

@@ -121,7 +121,6 @@ void check_backends(const Program& program, const std::vector<DimValues>& all,
     output.announce(sizes);
     CheckReport report = check_program(program, sizes, options);
     for (CheckedBackend& backend : report.backends) {
-      if (backend.name == "hopper") backend.name = "gpu";  // as --backend has it
       if (flags.storage.empty() && backend.refused.find("tensor cores") != std::string::npos)
         backend.refused += "; --storage bf16 checks it with matrices in bf16";
     }
@@ -169,7 +168,7 @@ void run(const CheckFlags& flags) {
   check_formulas(programs, all, flags, output);
   check_results(programs, flags, given, output);
   check_as_backward(programs, flags, given, output);
-  const CheckOptions options{.backend = flags.backend == "gpu" ? "hopper" : flags.backend,
+  const CheckOptions options{.backend = flags.backend,
                              .configurations = flags.configurations,
                              .seed = flags.seed,
                              .says = [&](const std::string& what) { output.says(what); }};

@@ -20,9 +20,7 @@ std::unique_ptr<Backend> DeviceFlags::backend(int number) const {
   const GpuAttention chosen = attention == "fast"    ? GpuAttention::fast
                               : attention == "plain" ? GpuAttention::plain
                                                      : GpuAttention::repeatable;
-  return make_backend(device == "cpu"   ? "cpu"
-                      : device == "gpu" ? "hopper"
-                                        : "best",
+  return make_backend(device == "cpu" || device == "gpu" ? device : "best",
                       {.device = number, .attention = chosen});
 }
 

@@ -42,9 +42,8 @@ void run(const RunFlags& flags) {
   const Arrays inputs = read_all_arrays(flags.inputs);
   const DimValues sizes =
       graph ? sizes_of_inputs(*graph, inputs, given) : sizes_of_inputs(programs, inputs, given);
-  const auto backend = make_backend(flags.device == "cpu"   ? "cpu"
-                                    : flags.device == "gpu" ? "hopper"
-                                                            : "best");
+  const bool is_named = flags.device == "cpu" || flags.device == "gpu";
+  const auto backend = make_backend(is_named ? flags.device : "best");
   const RunResult result = graph ? run_graph(*graph, sizes, inputs, *backend)
                                  : run_programs(programs, sizes, inputs, *backend);
   write_arrays(flags.out, result.results);

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of the programs on a GPU: torch.compile (its default mode, static shapes) of the
-formulas of bench/hopper_programs and of a LLaMA block without attention, each against the products
+formulas of bench/gpu_programs and of a LLaMA block without attention, each against the products
 inside it alone by torch.mm, in the sustained and in the cool regime (gpu_timing.py).
 
     bench/peers/block_torch_gpu.py --hidden 2048 4096 --json torch.jsonl
     bench/peers/block_torch_gpu.py --beside ours.jsonl torch.jsonl   # one table of both, no GPU
     bench/peers/block_torch_gpu.py --check --device cpu --tokens 96 --hidden 256 --mlp 128
 
-ours.jsonl is what `hopper_programs --json ours.jsonl` wrote. Every result is checked against
+ours.jsonl is what `gpu_programs --json ours.jsonl` wrote. Every result is checked against
 float64 before it is timed; --check only checks. A line of JSON for each candidate of each row goes
 to --json as soon as it is measured. Memory of a block is what one run has allocated at its highest,
 weights, inputs and upstream gradients included.

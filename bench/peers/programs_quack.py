@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of bench/hopper_programs as QuACK's user writes them (quack-kernels 0.6.5): a GEMM
+"""The programs of bench/gpu_programs as QuACK's user writes them (quack-kernels 0.6.5): a GEMM
 with one of its library's epilogues, or one in its own language where the library has none.
 
 As there, partial sums are left to a finalizer. What differs: gate and up, and the two columns of a

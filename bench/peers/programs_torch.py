@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of bench/hopper_programs as PyTorch's user writes them, and in plain float64.
+"""The programs of bench/gpu_programs as PyTorch's user writes them, and in plain float64.
 
 Each Formula has the tensors it takes, what it computes as torch.compile gets it, and the same in
 float64 by another way (gradients by automatic differentiation), which the first is checked with.
@@ -218,7 +218,7 @@ FORMULAS = {
 
 
 def cases(tokens: int, d: int, mlp: int, square: bool) -> list[tuple[str, str, int, int, int]]:
-    """(row, formula, m, n, k) of bench/hopper_programs/cases.cc. square: M = N = K = d, where N is
+    """(row, formula, m, n, k) of bench/gpu_programs/cases.cc. square: M = N = K = d, where N is
     the product's columns."""
     if square:
         return [

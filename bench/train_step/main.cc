@@ -157,7 +157,7 @@ int run(const Flags& f) {
   const ProcessPlace place = process_place();
   const bool is_alone = place.world == 1;
   const auto backend =
-      make_backend("hopper", {.device = is_alone ? -1 : place.local_rank, .attention = attention});
+      make_backend("gpu", {.device = is_alone ? -1 : place.local_rank, .attention = attention});
   const auto communicator = is_alone ? nullptr : backend->join(place);
   ModelTrainSettings settings;
   settings.model = config_of(f);

@@ -19,7 +19,7 @@ __device__ __forceinline__ Elements<2> pair_of(const float (&fragment)[kFragment
 
 // How a pair is made to wait for others: its bits, or its place, depend on bits of theirs, `turn`,
 // of which none is added (the assembler does not know that there are fewer than 2^31 rows).
-// src/hopper/codegen/pair_turns.h says where pairs take turns.
+// src/gpu/codegen/pair_turns.h says where pairs take turns.
 __device__ __forceinline__ u32 bits_of(u32 bits) { return bits; }
 __device__ __forceinline__ u32 bits_of(float x) { return __float_as_uint(x); }
 __device__ __forceinline__ u32 bits_of(const Elements<2>& x) {

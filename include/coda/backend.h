@@ -148,9 +148,9 @@ struct BackendOptions {
   GpuAttention attention = GpuAttention::repeatable;
 };
 
-// "cpu": x86-64 with AVX2 or AVX-512, elsewhere slow. "hopper": an NVIDIA GPU (H100, H200); see
-// why_no_gpu. "best": hopper where there is one, else cpu. "reference": float64, slow and plain, to
-// compare with. Throws Error for another name, and where the machine lacks what is asked for.
+// "cpu": x86-64 with AVX2 or AVX-512, elsewhere slow. "gpu", formerly "hopper": an H100 or H200;
+// see why_no_gpu. "best": gpu where there is one, else cpu. "reference": float64, slow and plain,
+// to compare with. Throws Error for another name, and where the machine lacks what is asked for.
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 
 }  // namespace CODA_API coda

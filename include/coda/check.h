@@ -16,7 +16,7 @@
 namespace CODA_API coda {
 
 struct CheckOptions {
-  std::string backend{};      // "cpu" or "hopper"; empty: all that there are
+  std::string backend{};      // "cpu" or "gpu"; empty: all that there are
   size_t configurations = 4;  // ways to cut the program into tiles whose bits are compared
   uint64_t seed = 1;          // of the inputs
   bool traps = true;          // also the inputs and memory of CheckedBackend::traps
@@ -35,7 +35,7 @@ struct CheckedTensor {
 };
 
 struct CheckedBackend {
-  std::string name;       // "cpu", "hopper"
+  std::string name;       // "cpu", "gpu"
   std::string refused{};  // why it does not take the program; empty: it does
   std::vector<CheckedTensor> tensors{};
   std::vector<std::string> overrun{};    // tensors beside which memory was written

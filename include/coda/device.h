@@ -12,10 +12,10 @@
 #include "coda/api.h"
 #include "coda/tensor.h"
 
-namespace coda::hopper {
+namespace coda::gpu {
 class Context;
 class DeviceMemory;
-}  // namespace coda::hopper
+}  // namespace coda::gpu
 
 namespace CODA_API coda {
 
@@ -43,7 +43,7 @@ class Stream {
  private:
   Stream() = default;
 
-  std::shared_ptr<const hopper::Context> context_;
+  std::shared_ptr<const gpu::Context> context_;
   std::shared_ptr<void> handle_;
 };
 
@@ -67,7 +67,7 @@ class DeviceTensor {
   void fill_bytes(unsigned char value, const Stream& stream);
 
  private:
-  std::shared_ptr<hopper::DeviceMemory> memory_;
+  std::shared_ptr<gpu::DeviceMemory> memory_;
   DType dtype_ = DType::f32;
   int64_t rows_ = 0;
   int64_t cols_ = 0;

@@ -40,7 +40,7 @@ double ms_of(Backend& gpu, Kernel& kernel, const std::vector<TensorView>& views,
 }
 
 void measure(const Case& s, GpuAttention attention, bool backward, bool is_joined) {
-  const auto gpu = make_backend("hopper", {.attention = attention});
+  const auto gpu = make_backend("gpu", {.attention = attention});
   const int64_t rows = s.sequences * s.tokens;
   const int64_t q = s.heads * s.dim, kv = s.kv_heads * s.dim;
   OpaqueCall call;

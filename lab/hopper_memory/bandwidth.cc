@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "coda/error.h"
-#include "hopper/hopper_backend.h"
+#include "gpu/gpu_backend.h"
 #include "step_tensors.h"
 
 namespace coda::hopper_memory {
@@ -18,31 +18,31 @@ using measure::Candidate;
 // Copies that together move `bytes`, half of them read.
 class Copies {
  public:
-  Copies(hopper::HopperState& state, double bytes)
+  Copies(gpu::GpuState& state, double bytes)
       : stream_(state.stream), half_(static_cast<size_t>(bytes / 2)) {
     for (unsigned set = 0; set < 2 * sets_of(bytes); ++set) {
-      memory_.emplace_back(state.context, half_, stream_, "a copy", hopper::Allocation::plain);
+      memory_.emplace_back(state.context, half_, stream_, "a copy", gpu::Allocation::plain);
     }
   }
   void run(unsigned set) const {
     const size_t from = 2 * set % memory_.size();
-    hopper::check_driver(hopper::driver().memcpy_dtod_async(
-                             memory_[from + 1].address(), memory_[from].address(), half_, stream_),
-                         "copying on the GPU");
+    gpu::check_driver(gpu::driver().memcpy_dtod_async(memory_[from + 1].address(),
+                                                      memory_[from].address(), half_, stream_),
+                      "copying on the GPU");
   }
 
  private:
-  hopper::DriverHandle stream_;
+  gpu::DriverHandle stream_;
   size_t half_;
-  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<gpu::DeviceMemory> memory_;
 };
 
 }  // namespace
 
-std::vector<double> measure_bandwidth(std::shared_ptr<hopper::HopperState> state,
+std::vector<double> measure_bandwidth(std::shared_ptr<gpu::GpuState> state,
                                       const std::vector<Case>& cases, double seconds,
                                       bool in_graphs, measure::Timer& timer, std::ofstream& json) {
-  const auto backend = hopper::make_hopper_backend();
+  const auto backend = gpu::make_gpu_backend();
   backend->use_stream(Stream::of(state->stream));
   std::vector<double> times;
   for (const Case& one : cases) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/launch/launched_kernel.h"
 #include "measure/gpu_timer.h"
 
 namespace coda::hopper_memory {
@@ -16,7 +16,7 @@ namespace coda::hopper_memory {
 // Prints a line a case, and writes a JSON object. Returns the milliseconds of each. `in_graphs`:
 // calls and copies are captured into CUDA graphs, as a training step is, instead of launched one by
 // one.
-std::vector<double> measure_bandwidth(std::shared_ptr<hopper::HopperState> state,
+std::vector<double> measure_bandwidth(std::shared_ptr<gpu::GpuState> state,
                                       const std::vector<Case>& cases, double seconds,
                                       bool in_graphs, measure::Timer& timer, std::ofstream& json);
 

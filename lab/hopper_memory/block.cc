@@ -9,7 +9,7 @@
 #include "bandwidth.h"
 #include "bench/llama_block/block_graph.h"
 #include "coda/compile.h"
-#include "hopper/lower.h"
+#include "gpu/lower.h"
 #include "measure/random_fill.h"
 
 namespace coda::hopper_memory {
@@ -19,7 +19,7 @@ int BlockPlan::launches() const {
   for (const auto* steps : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *steps) {
       if (const auto* program = std::get_if<Program>(&step.work)) {
-        count += hopper::lower(*program, sizes, {}).size();
+        count += gpu::lower(*program, sizes, {}).size();
       }
     }
   }
@@ -35,13 +35,13 @@ BlockPlan block_plan(int64_t hidden, int64_t tokens, bool backward) {
           backward};
 }
 
-BlockRun::BlockRun(hopper::HopperState& state, const BlockPlan& block, bool dependent_launch)
+BlockRun::BlockRun(gpu::GpuState& state, const BlockPlan& block, bool dependent_launch)
     : backward_(block.backward),
-      backend_(hopper::make_hopper_backend({.device = -1,
-                                            .cache = {},
-                                            .compile_threads = 0,
-                                            .lowering = {},
-                                            .dependent_launch = dependent_launch})) {
+      backend_(gpu::make_gpu_backend({.device = -1,
+                                      .cache = {},
+                                      .compile_threads = 0,
+                                      .lowering = {},
+                                      .dependent_launch = dependent_launch})) {
   backend_->use_stream(Stream::of(state.stream));
   session_ = std::make_unique<Session>(block.plan, *backend_, block.sizes,
                                        SessionOptions{.own_results = true});
@@ -63,8 +63,8 @@ void BlockRun::run() {
   if (backward_) session_->backward();
 }
 
-void measure_block(std::shared_ptr<hopper::HopperState> state, const BlockPlan& block,
-                   double seconds, measure::Timer& timer, std::ofstream& json) {
+void measure_block(std::shared_ptr<gpu::GpuState> state, const BlockPlan& block, double seconds,
+                   measure::Timer& timer, std::ofstream& json) {
   measure::Candidate ordinary;
   measure::Candidate dependent;
   {

@@ -10,8 +10,8 @@
 #include "coda/device.h"
 #include "coda/plan.h"
 #include "coda/session.h"
-#include "hopper/hopper_backend.h"
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/gpu_backend.h"
+#include "gpu/launch/launched_kernel.h"
 #include "measure/gpu_timer.h"
 
 namespace coda::hopper_memory {
@@ -29,7 +29,7 @@ BlockPlan block_plan(int64_t hidden, int64_t tokens, bool backward);
 // The plan with tensors of its own; results are the session's.
 class BlockRun {
  public:
-  BlockRun(hopper::HopperState& state, const BlockPlan& block, bool dependent_launch);
+  BlockRun(gpu::GpuState& state, const BlockPlan& block, bool dependent_launch);
 
   void run();
 
@@ -40,7 +40,7 @@ class BlockRun {
   std::list<DeviceTensor> tensors_;
 };
 
-void measure_block(std::shared_ptr<hopper::HopperState> state, const BlockPlan& block,
-                   double seconds, measure::Timer& timer, std::ofstream& json);
+void measure_block(std::shared_ptr<gpu::GpuState> state, const BlockPlan& block, double seconds,
+                   measure::Timer& timer, std::ofstream& json);
 
 }  // namespace coda::hopper_memory

@@ -6,7 +6,7 @@
 #include "coda/backend.h"
 #include "coda/compile.h"
 #include "coda/plan.h"
-#include "hopper/codegen/kernel_names.h"
+#include "gpu/codegen/kernel_names.h"
 #include "models/llama.h"
 
 namespace coda::hopper_memory {
@@ -71,7 +71,7 @@ constexpr const char* kPrograms[] = {
 // What decides how long a step takes: its text without its own names.
 std::string structure_of(const Case& one) {
   const auto* program = std::get_if<Program>(&one.step.work);
-  std::string text = program != nullptr ? coda::text(hopper::with_kernel_names(*program))
+  std::string text = program != nullptr ? coda::text(gpu::with_kernel_names(*program))
                                         : std::get<OpaqueCall>(one.step.work).function;
   text = text.substr(text.find('{') == std::string::npos ? 0 : text.find('{'));
   for (const TensorDecl& decl : one.tensors) {

@@ -19,16 +19,16 @@ constexpr int kBatches = 40;
 constexpr int kLaunches = 400;  // of a batch: the driver's queue takes about a thousand
 
 // Microseconds of the host for a call, the median of batches; the GPU is idle before each.
-double host_us(hopper::DriverHandle stream, int calls, const std::function<void()>& call) {
+double host_us(gpu::DriverHandle stream, int calls, const std::function<void()>& call) {
   std::vector<double> times;
   for (int batch = 0; batch < kBatches; ++batch) {
-    hopper::check_driver(hopper::driver().stream_synchronize(stream), "waiting for the GPU");
+    gpu::check_driver(gpu::driver().stream_synchronize(stream), "waiting for the GPU");
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call();
     const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start;
     times.push_back(us.count() / calls);
   }
-  hopper::check_driver(hopper::driver().stream_synchronize(stream), "waiting for the GPU");
+  gpu::check_driver(gpu::driver().stream_synchronize(stream), "waiting for the GPU");
   std::nth_element(times.begin(), times.begin() + kBatches / 2, times.end());
   return times[kBatches / 2];
 }
@@ -39,35 +39,35 @@ struct Argument {
 
 }  // namespace
 
-void measure_launches(std::shared_ptr<hopper::HopperState> state, std::ofstream& json) {
+void measure_launches(std::shared_ptr<gpu::GpuState> state, std::ofstream& json) {
   const auto report = [&](const char* row, double us, int launches) {
     std::printf("host time, %-44s %7.2f us a call, %6.2f us a launch (%d)\n", row, us,
                 us / launches, launches);
     std::fflush(stdout);
     json << nlohmann::json{{"row", row}, {"us", us}, {"launches", launches}}.dump() << "\n";
   };
-  hopper::KernelLaunch empty;
+  gpu::KernelLaunch empty;
   empty.function = "empty";
   empty.source =
       "struct Argument { unsigned char bytes[768]; };\n"
       "extern \"C\" __global__ void empty(const __grid_constant__ Argument) {}\n";
-  const hopper::DriverHandle function = state->kernels->load("empty", empty);
+  const gpu::DriverHandle function = state->kernels->load("empty", empty);
   Argument argument{};
   for (const bool dependent : {false, true}) {
-    hopper::cuda::LaunchAttribute attribute{
-        .id = hopper::cuda::kDependentLaunch, .padding = 0, .cluster = {1, 0, 0}, .rest = {}};
-    const hopper::cuda::LaunchConfig config = {.grid = {1, 1, 1},
-                                               .block = {32, 1, 1},
-                                               .shared_bytes = 0,
-                                               .stream = state->stream,
-                                               .attributes = &attribute,
-                                               .attribute_count = dependent ? 1U : 0U};
+    gpu::cuda::LaunchAttribute attribute{
+        .id = gpu::cuda::kDependentLaunch, .padding = 0, .cluster = {1, 0, 0}, .rest = {}};
+    const gpu::cuda::LaunchConfig config = {.grid = {1, 1, 1},
+                                            .block = {32, 1, 1},
+                                            .shared_bytes = 0,
+                                            .stream = state->stream,
+                                            .attributes = &attribute,
+                                            .attribute_count = dependent ? 1U : 0U};
     void* arguments[] = {&argument};
     report(dependent ? "the driver's call alone, dependent" : "the driver's call alone",
            host_us(state->stream, kLaunches,
                    [&] {
-                     hopper::check_driver(
-                         hopper::driver().launch_kernel_ex(&config, function, arguments, nullptr),
+                     gpu::check_driver(
+                         gpu::driver().launch_kernel_ex(&config, function, arguments, nullptr),
                          "launching");
                    }),
            1);
@@ -79,11 +79,11 @@ void measure_launches(std::shared_ptr<hopper::HopperState> state, std::ofstream&
   tiny.tensors = program.tensors;
   tiny.sizes = {{"M", 64}, {"N", 64}};
   for (const bool dependent : {false, true}) {
-    const auto backend = hopper::make_hopper_backend({.device = -1,
-                                                      .cache = {},
-                                                      .compile_threads = 0,
-                                                      .lowering = {},
-                                                      .dependent_launch = dependent});
+    const auto backend = gpu::make_gpu_backend({.device = -1,
+                                                .cache = {},
+                                                .compile_threads = 0,
+                                                .lowering = {},
+                                                .dependent_launch = dependent});
     backend->use_stream(Stream::of(state->stream));
     CaseRun run(*state, *backend, tiny);
     report(dependent ? "a tiny program, dependent" : "a tiny program",

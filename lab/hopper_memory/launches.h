@@ -6,10 +6,10 @@
 #include <fstream>
 #include <memory>
 
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/launch/launched_kernel.h"
 
 namespace coda::hopper_memory {
 
-void measure_launches(std::shared_ptr<hopper::HopperState> state, std::ofstream& json);
+void measure_launches(std::shared_ptr<gpu::GpuState> state, std::ofstream& json);
 
 }  // namespace coda::hopper_memory

@@ -27,13 +27,13 @@ struct Options {
 };
 
 int run(const Options& options) {
-  auto state = std::make_shared<hopper::HopperState>();
-  state->context = std::make_shared<hopper::Context>();
-  const hopper::Context::Scope scope(*state->context);
-  hopper::check_architecture(state->context->info());
-  state->kernels = std::make_unique<hopper::LoadedKernels>(state->context, hopper::CacheOptions{});
-  hopper::check_driver(hopper::driver().stream_create(&state->stream, hopper::cuda::kNonBlocking),
-                       "making a stream");
+  auto state = std::make_shared<gpu::GpuState>();
+  state->context = std::make_shared<gpu::Context>();
+  const gpu::Context::Scope scope(*state->context);
+  gpu::check_architecture(state->context->info());
+  state->kernels = std::make_unique<gpu::LoadedKernels>(state->context, gpu::CacheOptions{});
+  gpu::check_driver(gpu::driver().stream_create(&state->stream, gpu::cuda::kNonBlocking),
+                    "making a stream");
   std::ofstream json;
   if (!options.json.empty()) json.open(options.json);
   const auto wants = [&](const char* what) { return options.what.empty() || options.what == what; };
@@ -43,7 +43,7 @@ int run(const Options& options) {
   measure::SmClock clock(state);
   measure::Timer timer(state->stream, power, &clock);
   std::printf("%s, driver API %s\n", state->context->info().name.c_str(),
-              hopper::cuda_version_text(hopper::driver().version).c_str());
+              gpu::cuda_version_text(gpu::driver().version).c_str());
   if (wants("launches")) measure_launches(state, json);
   if (wants("bandwidth")) {
     std::vector<Case> cases;

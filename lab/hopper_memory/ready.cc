@@ -21,14 +21,14 @@ double ms_since(Clock::time_point start) {
 
 }  // namespace
 
-void measure_ready(std::shared_ptr<hopper::HopperState> state, std::ofstream& json) {
+void measure_ready(std::shared_ptr<gpu::GpuState> state, std::ofstream& json) {
   const auto report = [&](const std::string& row, double ms) {
     std::printf("ready: %-52s %9.2f ms\n", row.c_str(), ms);
     std::fflush(stdout);
     json << nlohmann::json{{"row", "ready, " + row}, {"ms", ms}}.dump() << "\n";
   };
   const auto synchronize = [&] {
-    hopper::check_driver(hopper::driver().stream_synchronize(state->stream), "waiting");
+    gpu::check_driver(gpu::driver().stream_synchronize(state->stream), "waiting");
   };
   // One program with a product and an epilogue that computes, from its text to its result.
   {
@@ -49,7 +49,7 @@ void measure_ready(std::shared_ptr<hopper::HopperState> state, std::ofstream& js
     }
     synchronize();
     const auto start = Clock::now();
-    const auto backend = hopper::make_hopper_backend();
+    const auto backend = gpu::make_gpu_backend();
     backend->use_stream(Stream::of(state->stream));
     const auto kernel = backend->prepare(program, sizes);
     report("one program prepared", ms_since(start));
@@ -70,7 +70,7 @@ void measure_ready(std::shared_ptr<hopper::HopperState> state, std::ofstream& js
     }
     synchronize();
     start = Clock::now();
-    const auto backend = hopper::make_hopper_backend();
+    const auto backend = gpu::make_gpu_backend();
     backend->use_stream(Stream::of(state->stream));
     report(phase + "backend made", ms_since(start));
     Session session(block.plan, *backend, block.sizes);

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <memory>
 
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/launch/launched_kernel.h"
 
 namespace coda::hopper_memory {
 
 // Before anything else of the process has compiled or found a kernel.
-void measure_ready(std::shared_ptr<hopper::HopperState> state, std::ofstream& json);
+void measure_ready(std::shared_ptr<gpu::GpuState> state, std::ofstream& json);
 
 }  // namespace coda::hopper_memory

@@ -13,7 +13,7 @@ namespace {
 constexpr double kRotated = 256e6;  // bytes: several L2 caches
 
 // Tokens as a text has them: the n-th most frequent one with a probability of about 1 / n.
-void upload_tokens(hopper::HopperState& state, const TensorView& view, int64_t vocabulary,
+void upload_tokens(gpu::GpuState& state, const TensorView& view, int64_t vocabulary,
                    uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> uniform(0, 1);
@@ -24,9 +24,9 @@ void upload_tokens(hopper::HopperState& state, const TensorView& view, int64_t v
     // Frequent tokens lie anywhere in the table.
     token = static_cast<int32_t>((rank * 40503) % vocabulary);
   }
-  hopper::copy_to_device(dense_view(tokens.data(), DType::i32, view.rows, view.cols), view,
-                         state.stream);
-  hopper::check_driver(hopper::driver().stream_synchronize(state.stream), "copying tokens");
+  gpu::copy_to_device(dense_view(tokens.data(), DType::i32, view.rows, view.cols), view,
+                      state.stream);
+  gpu::check_driver(gpu::driver().stream_synchronize(state.stream), "copying tokens");
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ unsigned sets_of(double bytes) {
   return static_cast<unsigned>(std::clamp(std::ceil(kRotated / bytes), 1.0, 32.0));
 }
 
-CaseRun::CaseRun(hopper::HopperState& state, Backend& backend, const Case& one) {
+CaseRun::CaseRun(gpu::GpuState& state, Backend& backend, const Case& one) {
   uint64_t seed = 1;
   for (unsigned set = 0; set < sets_of(one.bytes()); ++set) {
     std::vector<TensorView>& views = views_.emplace_back();
@@ -43,7 +43,7 @@ CaseRun::CaseRun(hopper::HopperState& state, Backend& backend, const Case& one) 
       const PhysicalShape shape = physical_shape(decl, one.sizes);
       memory_.emplace_back(state.context,
                            static_cast<size_t>(shape.rows * shape.cols * size_of(decl.dtype)),
-                           state.stream, decl.name, hopper::Allocation::plain);
+                           state.stream, decl.name, gpu::Allocation::plain);
       views.push_back(dense_view(memory_.back().data(), decl.dtype, shape.rows, shape.cols));
       const bool is_token = decl.dtype == DType::i32 && one.vocabulary > 1 &&
                             decl.name.find("position") == std::string::npos;

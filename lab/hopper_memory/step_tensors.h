@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "cases.h"
-#include "hopper/hopper_backend.h"
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/gpu_backend.h"
+#include "gpu/launch/launched_kernel.h"
 
 namespace coda::hopper_memory {
 
 class CaseRun {
  public:
-  CaseRun(hopper::HopperState& state, Backend& backend, const Case& one);
+  CaseRun(gpu::GpuState& state, Backend& backend, const Case& one);
 
   void run(unsigned set) { kernel_->run(views_[set % views_.size()]); }
 
  private:
-  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<gpu::DeviceMemory> memory_;
   std::vector<std::vector<TensorView>> views_;
   std::unique_ptr<Kernel> kernel_;
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/hopper_table/driver.h"
 
-#include "hopper/launch/tensor_map.h"
+#include "gpu/launch/tensor_map.h"
 
 namespace coda::hopper_table {
 namespace {
 
-using hopper::check_driver;
-using hopper::driver;
-namespace cuda = hopper::cuda;
+using gpu::check_driver;
+using gpu::driver;
+namespace cuda = gpu::cuda;
 
 cuda::LaunchConfig launch_config(const LaunchShape& shape, Stream stream,
                                  cuda::LaunchAttribute& cluster) {
@@ -88,12 +88,12 @@ void Device::synchronize() const {
 device::TensorMap Device::tensor_map(DevicePointer base, bool fp16, std::uint64_t rows,
                                      std::uint64_t columns, std::uint64_t pitch_elements,
                                      std::uint32_t box_rows, std::uint32_t box_columns) const {
-  return hopper::encode_tensor_map({.address = base,
-                                    .dtype = fp16 ? DType::f16 : DType::bf16,
-                                    .rows = static_cast<std::int64_t>(rows),
-                                    .columns = static_cast<std::int64_t>(columns),
-                                    .row_stride = static_cast<std::int64_t>(pitch_elements)},
-                                   box_rows, box_columns, "a matrix");
+  return gpu::encode_tensor_map({.address = base,
+                                 .dtype = fp16 ? DType::f16 : DType::bf16,
+                                 .rows = static_cast<std::int64_t>(rows),
+                                 .columns = static_cast<std::int64_t>(columns),
+                                 .row_stride = static_cast<std::int64_t>(pitch_elements)},
+                                box_rows, box_columns, "a matrix");
 }
 
 }  // namespace coda::hopper_table

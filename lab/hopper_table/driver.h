@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "device/types.cuh"
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/launch/launched_kernel.h"
 
 namespace coda::hopper_table {
 
-using DevicePointer = hopper::DeviceAddress;
-using Function = hopper::DriverHandle;
-using Stream = hopper::DriverHandle;
+using DevicePointer = gpu::DeviceAddress;
+using Function = gpu::DriverHandle;
+using Stream = gpu::DriverHandle;
 
 struct LaunchShape {
   unsigned grid = 1;
@@ -33,7 +33,7 @@ struct KernelResources {
 
 class Device {
  public:
-  explicit Device(std::shared_ptr<hopper::HopperState> state) : state_(std::move(state)) {}
+  explicit Device(std::shared_ptr<gpu::GpuState> state) : state_(std::move(state)) {}
 
   int multiprocessors() const { return state_->context->info().multiprocessors; }
   Stream stream() const { return state_->stream; }
@@ -57,7 +57,7 @@ class Device {
                                std::uint32_t box_rows, std::uint32_t box_columns) const;
 
  private:
-  std::shared_ptr<hopper::HopperState> state_;
+  std::shared_ptr<gpu::GpuState> state_;
 };
 
 }  // namespace coda::hopper_table

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "hopper/jit/nvrtc_compiler.h"
+#include "gpu/jit/nvrtc_compiler.h"
 
 namespace coda::hopper_table {
 
-using hopper::CompiledKernel;
-using hopper::NvrtcCompiler;
+using gpu::CompiledKernel;
+using gpu::NvrtcCompiler;
 
 // Every device/*.cuh under `root`. Throws coda::Error if there is none.
 NvrtcCompiler::Headers read_headers(const std::string& root);

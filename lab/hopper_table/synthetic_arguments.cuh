@@ -14,7 +14,7 @@ struct SyntheticArguments {
   TensorMap loads[kMaxSyntheticPlanes];
   TensorMap stores[kMaxSyntheticPlanes];
   TileOrder order;
-  u64 tile_counter = 0;  // device/kernels/tile_scheduler.cuh
+  u64 tile_counter = 0;  // device/sm90/tile_scheduler.cuh
   u32 k_blocks = 1;      // the contraction in units of kBlockK, rounded up; at least one
 };
 

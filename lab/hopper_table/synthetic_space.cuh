@@ -6,7 +6,7 @@
 #pragma once
 
 #include "device/ptx/matrix_move.cuh"
-#include "device/ptx/tma.cuh"
+#include "device/sm90/ptx/tma.cuh"
 #include "lab/hopper_table/synthetic_arguments.cuh"
 
 namespace coda::device {

@@ -176,7 +176,7 @@ std::string kernel_source(const Variant& variant) {
                            "OperandLayout::tt"};
   return "// " + variant.name() +
          "\n"
-         "#include \"device/kernels/program_kernel.cuh\"\n"
+         "#include \"device/sm90/program_kernel.cuh\"\n"
          "#include \"lab/hopper_table/synthetic_space.cuh\"\n"
          "namespace coda::device {\n"
          "constexpr GemmConfig kConfig{" +

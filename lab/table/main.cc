@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the table of configurations that is shipped, src/hopper/configure/tuned_rows.txt. It takes
+// Makes the table of configurations that is shipped, src/gpu/configure/tuned_rows.txt. It takes
 // minutes of a GPU, so what has been timed is kept in a log beside the file, FILE.jsonl, and a
 // later run goes on from there; a GPU is needed only for what is not in the log.
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "coda/error.h"
-#include "hopper/configure/tuned_table.h"
+#include "gpu/configure/tuned_table.h"
 #include "lab/table/sustained_kernel.h"
 #include "lab/table/table_cases.h"
 #include "lab/table/table_log.h"
@@ -30,12 +30,12 @@ struct Flags {
 
 nlohmann::ordered_json timed_json(const measure::TuneJob& job, const measure::TimedKernel& timed) {
   nlohmann::ordered_json choices = nlohmann::json::array();
-  for (const hopper::TimedChoice& one : timed.choices) {
+  for (const gpu::TimedChoice& one : timed.choices) {
     choices.push_back(
-        {{"configuration", hopper::code(one.choice)}, {"microseconds", one.microseconds}});
+        {{"configuration", gpu::code(one.choice)}, {"microseconds", one.microseconds}});
   }
   nlohmann::ordered_json spaces = nlohmann::json::array();
-  for (const hopper::SpaceWork& space : timed.work) {
+  for (const gpu::SpaceWork& space : timed.work) {
     spaces.push_back({{"rows", space.extents.rows},
                       {"columns", space.extents.columns},
                       {"k", space.extents.k},
@@ -45,10 +45,10 @@ nlohmann::ordered_json timed_json(const measure::TuneJob& job, const measure::Ti
   }
   return {{"program", job.name},
           {"class", timed.kernel.name},
-          {"extents", hopper::text(timed.kernel.extents)},
+          {"extents", gpu::text(timed.kernel.extents)},
           {"spaces", spaces},
-          {"chosen", hopper::code(timed.chosen.choice)},
-          {"chosen_by", hopper::text(timed.chosen)},
+          {"chosen", gpu::code(timed.chosen.choice)},
+          {"chosen_by", gpu::text(timed.chosen)},
           {"chosen_microseconds", timed.chosen_microseconds},
           {"choices", choices}};
 }
@@ -57,10 +57,10 @@ void list(const std::vector<measure::TuneJob>& jobs, const measure::TuneEffort& 
   std::set<std::string> sources;
   size_t candidates = 0;
   for (const measure::TuneJob& job : jobs) {
-    const hopper::KernelClass own = measure::class_of(job);
-    std::printf("%s | %s | %s\n", own.name.c_str(), hopper::text(own.extents).c_str(),
+    const gpu::KernelClass own = measure::class_of(job);
+    std::printf("%s | %s | %s\n", own.name.c_str(), gpu::text(own.extents).c_str(),
                 job.name.c_str());
-    for (const hopper::KernelLaunch& launch : measure::tuned_launches(job, effort)) {
+    for (const gpu::KernelLaunch& launch : measure::tuned_launches(job, effort)) {
       sources.insert(launch.source);
       ++candidates;
     }
@@ -75,8 +75,8 @@ void run(const Flags& flags) {
       jobs_of(table_cases(flags.benchmarks), flags.cases, /*uses_table=*/false);
   std::set<std::string> seen;  // each class at each size once
   std::erase_if(jobs, [&](const measure::TuneJob& job) {
-    const hopper::KernelClass kernel = measure::class_of(job);
-    const std::string name = kernel.name + " | " + hopper::text(kernel.extents);
+    const gpu::KernelClass kernel = measure::class_of(job);
+    const std::string name = kernel.name + " | " + gpu::text(kernel.extents);
     return !seen.insert(name).second || name.find(flags.only) == std::string::npos;
   });
   require(!jobs.empty(), "no kernel of the table has '" + flags.only + "' in its class or sizes");
@@ -103,11 +103,11 @@ void run(const Flags& flags) {
 
   // Kernels that are not asked for keep the row that is shipped.
   const bool is_part = !flags.only.empty() || !flags.cases.empty();
-  hopper::TunedRows rows = is_part ? hopper::measured_rows(false) : hopper::TunedRows();
+  gpu::TunedRows rows = is_part ? gpu::measured_rows(false) : gpu::TunedRows();
   size_t done = 0;
   double regret = 0;
   for (const measure::TuneJob& job : jobs) {
-    const hopper::KernelClass kernel = measure::class_of(job);
+    const gpu::KernelClass kernel = measure::class_of(job);
     const nlohmann::ordered_json* timed = log.find(kernel);
     if (timed == nullptr) continue;
     SustainedKernel own = sustained(*timed, log.long_run(kernel));

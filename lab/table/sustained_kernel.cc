@@ -11,7 +11,7 @@ namespace {
 
 // What takes more cycles for the same work does less a cycle, draws less power, and runs at a
 // higher clock. 151 configurations of 24 of the benchmark's programs timed both ways
-// (bench/hopper_programs, 1 s alone, without pauses, H200): of a difference in cycles 0.37 remains
+// (bench/gpu_programs, 1 s alone, without pauses, H200): of a difference in cycles 0.37 remains
 // (as an exponent), and each tile has a factor, smaller where it reads fewer bytes of operands a
 // flop. The standard error is 1.6 %. In the cool regime it chooses as well as factors fitted there
 // (0.8 % behind the fastest that was timed, on average, in either).
@@ -29,7 +29,7 @@ constexpr TileFactor kTileFactors[] = {{64, 64, 1.08, 1.08},     {64, 128, 1.03,
                                        {128, 128, 1.0, 1.0},     {192, 128, 1.0, 1.0},
                                        {128, 192, 0.974, 0.991}, {128, 256, 0.962, 0.981},
                                        {256, 128, 1.003, 0.983}, {256, 192, 0.962, 0.988}};
-double tile_factor(const hopper::GemmConfig& choice) {
+double tile_factor(const gpu::GemmConfig& choice) {
   const auto* found =
       std::find_if(std::begin(kTileFactors), std::end(kTileFactors), [&](const TileFactor& tile) {
         return tile.tile_m == choice.tile_m && tile.tile_n == choice.tile_n;
@@ -48,7 +48,7 @@ constexpr double kBriefMicroseconds = 100;
 constexpr double kBriefCooperative = 0.94;
 
 // The time of a long run that comes from a short visit's, where the fastest took `least`.
-double when_long(double microseconds, double least, const hopper::GemmConfig& choice) {
+double when_long(double microseconds, double least, const gpu::GemmConfig& choice) {
   if (least > kBriefMicroseconds)
     return least * std::pow(microseconds / least, kRemains) * tile_factor(choice);
   const bool is_cooperative = choice.schedule == device::Schedule::cooperative;
@@ -75,7 +75,7 @@ SustainedKernel sustained(const nlohmann::ordered_json& kernel, const std::strin
   const bool is_limited = flops_of(kernel) / (brief * 1e-6) > kLimited;
   double least = std::numeric_limits<double>::infinity();
   for (const auto& one : kernel["choices"]) {
-    const auto choice = hopper::parse_choice(one["configuration"].get<std::string>());
+    const auto choice = gpu::parse_choice(one["configuration"].get<std::string>());
     if (!choice) continue;
     double microseconds = one["microseconds"];
     if (is_limited) microseconds = when_long(microseconds, brief, *choice);
@@ -83,9 +83,8 @@ SustainedKernel sustained(const nlohmann::ordered_json& kernel, const std::strin
     least = std::min(least, microseconds);
   }
   const auto place_of = [&](const std::string& code) {
-    return std::find_if(
-        result.choices.begin(), result.choices.end(),
-        [&](const hopper::TimedChoice& one) { return hopper::code(one.choice) == code; });
+    return std::find_if(result.choices.begin(), result.choices.end(),
+                        [&](const gpu::TimedChoice& one) { return gpu::code(one.choice) == code; });
   };
   const auto put_first = [&](auto place) {
     place->microseconds = least;
@@ -98,7 +97,7 @@ SustainedKernel sustained(const nlohmann::ordered_json& kernel, const std::strin
     constexpr double kNoise = 1.02;
     if (own->microseconds <= kNoise * least) put_first(own);
   }
-  if (const auto fastest = hopper::parse_choice(long_run)) {
+  if (const auto fastest = gpu::parse_choice(long_run)) {
     // It may not have been among those that the visits went on with.
     if (place_of(long_run) == result.choices.end()) result.choices.push_back({*fastest, least});
     put_first(place_of(long_run));

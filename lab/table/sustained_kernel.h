@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "hopper/configure/tuned_rows.h"
+#include "gpu/configure/tuned_rows.h"
 
 namespace coda::table {
 
 // A kernel's configurations by the time that they take when they run for long.
 struct SustainedKernel {
-  std::vector<hopper::TimedChoice> choices;
+  std::vector<gpu::TimedChoice> choices;
   double regret = 0;  // of the model's own choice: the share by which it is slower than the fastest
 };
 

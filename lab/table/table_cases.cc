@@ -183,7 +183,7 @@ std::vector<measure::TuneJob> jobs_of(const std::vector<TableCase>& cases, const
   for (const TableCase& one : cases) {
     if (one.name.find(text) == std::string::npos) continue;
     for (const SizedProgram& sized : one.programs()) {
-      hopper::LowerOptions options;
+      gpu::LowerOptions options;
       options.row_strides = sized.row_strides;
       options.uses_table = uses_table;
       for (measure::TuneJob& job : measure::tune_jobs(sized.program, sized.sizes, options))

@@ -11,7 +11,7 @@
 
 namespace coda::table {
 
-// A program with sizes and row strides, as the Hopper backend lowers them.
+// A program with sizes and row strides, as the GPU backend lowers them.
 struct SizedProgram {
   Program program;
   DimValues sizes;

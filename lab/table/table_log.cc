@@ -55,13 +55,13 @@ void TableLog::add(const Json& one) {
   keep(one);
 }
 
-const Json* TableLog::find(const hopper::KernelClass& kernel) const {
-  const auto found = kernels_.find(key_of(kernel.name, hopper::text(kernel.extents)));
+const Json* TableLog::find(const gpu::KernelClass& kernel) const {
+  const auto found = kernels_.find(key_of(kernel.name, gpu::text(kernel.extents)));
   return found == kernels_.end() ? nullptr : &found->second;
 }
 
-std::string TableLog::long_run(const hopper::KernelClass& kernel) const {
-  const auto found = long_runs_.find(key_of(kernel.name, hopper::text(kernel.extents)));
+std::string TableLog::long_run(const gpu::KernelClass& kernel) const {
+  const auto found = long_runs_.find(key_of(kernel.name, gpu::text(kernel.extents)));
   return found == long_runs_.end() ? "" : found->second;
 }
 

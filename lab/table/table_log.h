@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "hopper/configure/tuned_rows.h"
+#include "gpu/configure/tuned_rows.h"
 
 namespace coda::table {
 
@@ -23,9 +23,9 @@ class TableLog {
   void add(const nlohmann::ordered_json& one);
 
   // Null if there is none.
-  const nlohmann::ordered_json* find(const hopper::KernelClass& kernel) const;
-  // The fastest configuration of a long run, as hopper::code writes it; empty if there was none.
-  std::string long_run(const hopper::KernelClass& kernel) const;
+  const nlohmann::ordered_json* find(const gpu::KernelClass& kernel) const;
+  // The fastest configuration of a long run, as gpu::code writes it; empty if there was none.
+  std::string long_run(const gpu::KernelClass& kernel) const;
   const std::string& measured_on() const { return measured_on_; }
 
  private:

@@ -16,7 +16,7 @@ _OLDEST = (2, 11)  # of PyTorch
 
 
 def _cache_folder() -> str:
-    """As hopper::default_cache_folder() chooses it."""
+    """As gpu::default_cache_folder() chooses it."""
     for variable, below in (("CODA_CACHE_DIR", ""), ("XDG_CACHE_HOME", "coda"),
                             ("HOME", ".cache/coda")):
         if os.environ.get(variable):

@@ -18,7 +18,7 @@ RUNNERS = 64  # sessions that a plan keeps: launches and their arguments, no mem
 
 
 def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
-    """The backend of that name: "cpu", "hopper" (an H100 or H200 GPU) or "reference" (float64).
+    """The backend of that name: "cpu", "gpu" (an H100 or H200 GPU) or "reference" (float64).
 
     There is one for each GPU. Raises Error where the machine lacks what is asked for.
     """
@@ -92,7 +92,7 @@ class Runners:
         with self._lock:
             runner = self._kept.get(key)
             if runner is None:
-                on = backend("hopper", device.index) if device.type == "cuda" else backend("cpu")
+                on = backend("gpu", device.index) if device.type == "cuda" else backend("cpu")
                 _precompile.wait()
                 runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order, is_lent=True)
                 self._kept[key] = runner
@@ -140,14 +140,14 @@ class Session:
         session.run({"x": x, "w": w, "y": y})    # y is written
 
     A plan with a backward is two sessions: see Plan.split(). Tensors are dense, of the plan's types
-    and shapes; on the "hopper" backend they are CUDA tensors, and the work goes to PyTorch's
+    and shapes; on the "gpu" backend they are CUDA tensors, and the work goes to PyTorch's
     current stream. One thread at a time runs on a backend; others wait.
     """
 
     def __init__(self, plan: _core.Plan, sizes: Mapping[str, int], on: str = "cpu") -> None:
         self.plan = plan
         self.sizes = dict(sizes)
-        self.on = on
+        self.on = "gpu" if on == "hopper" else on  # its name in version 0.2
         self.tensors = plan.tensors
         order = [tensor.name for tensor in self.tensors]
         self._runner = _core.PlanRunner(plan, backend(on), self.sizes, order)
@@ -160,7 +160,7 @@ class Session:
                         + ", ".join(tensor.name for tensor in self.tensors))
         kept = [self._checked(info, tensors) for info in self.tensors]
         stream = 0
-        if self.on == "hopper":
+        if self.on == "gpu":
             import torch
 
             stream = torch.cuda.current_stream().cuda_stream
@@ -181,7 +181,7 @@ class Session:
         if not _tensors.is_dense(tensor):
             raise Error(f"tensor '{info.name}' is not contiguous; give tensor.contiguous()")
         on_host = not _tensors.is_torch(tensor) or tensor.device.type == "cpu"
-        if on_host != (self.on != "hopper"):
+        if on_host != (self.on != "gpu"):
             raise Error(f"tensor '{info.name}' lies where the backend '{self.on}' cannot use it")
         if info.role == "output" and not _tensors.is_torch(tensor) and not tensor.flags.writeable:
             raise Error(f"tensor '{info.name}' is written, but the array given is read-only")

@@ -319,7 +319,7 @@ void bind_plan(nb::module_& module) {
         return precompile(sized, {.multiprocessors = multiprocessors, .device = device}).compiled;
       },
       nb::arg("plans"), nb::arg("multiprocessors"), nb::arg("device") = "NVIDIA H200",
-      "Compiles the Hopper kernels of plans [(Plan, sizes)], all at once, into the cache; how many "
+      "Compiles the GPU kernels of plans [(Plan, sizes)], all at once, into the cache; how many "
       "were not there. Needs NVRTC and no GPU.");
 }
 

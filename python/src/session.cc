@@ -113,7 +113,7 @@ void step_adamw(const std::vector<AdamWArrays>& arrays, double learning_rate, do
 }  // namespace
 
 void bind_session(nb::module_& module) {
-  nb::class_<PythonBackend>(module, "Backend", "What runs plans: 'cpu', 'hopper' or 'reference'.")
+  nb::class_<PythonBackend>(module, "Backend", "What runs plans: 'cpu', 'gpu' or 'reference'.")
       .def_prop_ro("name", [](const PythonBackend& b) { return std::string(b.backend->name()); })
       .def_prop_ro("is_on_host", [](const PythonBackend& b) { return b.backend->is_on_host(); });
   module.def("open_backend", &open_backend, nb::arg("name"), nb::arg("device") = -1,

@@ -6,8 +6,8 @@
 #include "coda/device.h"
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
-#include "hopper/hopper_backend.h"
-#include "hopper/launch/context.h"
+#include "gpu/gpu_backend.h"
+#include "gpu/launch/context.h"
 #include "runtime/reference_backend.h"
 
 namespace coda {
@@ -16,7 +16,7 @@ namespace {
 bool has_gpu(int device) {
   if (device < 0) return why_no_gpu().empty();
   try {  // of the others no context is made
-    hopper::check_architecture(hopper::Context(device).info());
+    gpu::check_architecture(gpu::Context(device).info());
     return true;
   } catch (const Error&) {
     return why_no_gpu().empty();  // then the number is wrong, and an error says so
@@ -26,17 +26,17 @@ bool has_gpu(int device) {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options) {
-  if (name == "best") return make_backend(has_gpu(options.device) ? "hopper" : "cpu", options);
+  if (name == "best") return make_backend(has_gpu(options.device) ? "gpu" : "cpu", options);
   if (name == "cpu") return cpu::make_cpu_backend({.threads = options.threads});
   if (name == "reference") return std::make_unique<ReferenceBackend>();
-  if (name == "hopper") {
-    hopper::HopperOptions hopper;
-    hopper.device = options.device;
-    hopper.attention = options.attention;
-    return hopper::make_hopper_backend(hopper);
+  if (name == "gpu" || name == "hopper") {  // "hopper": its name in version 0.2
+    gpu::GpuOptions gpu_options;
+    gpu_options.device = options.device;
+    gpu_options.attention = options.attention;
+    return gpu::make_gpu_backend(gpu_options);
   }
   throw Error("there is no backend named '" + std::string(name) +
-              "': choose \"cpu\", \"hopper\", \"best\" or \"reference\"");
+              "': choose \"cpu\", \"gpu\", \"best\" or \"reference\"");
 }
 
 }  // namespace coda

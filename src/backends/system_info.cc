@@ -15,9 +15,9 @@
 #include "coda/version.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/library_versions.h"
-#include "hopper/configure/tuned_table.h"
-#include "hopper/launch/context.h"
-#include "hopper/tuned_file.h"
+#include "gpu/configure/tuned_table.h"
+#include "gpu/launch/context.h"
+#include "gpu/tuned_file.h"
 
 namespace coda {
 namespace {
@@ -66,21 +66,21 @@ std::string answer(const std::function<std::string()>& ask) {
 }
 
 std::string gpu_text() {
-  const hopper::Context context;
-  const hopper::DeviceInfo& gpu = context.info();
-  hopper::check_architecture(gpu);
+  const gpu::Context context;
+  const gpu::DeviceInfo& gpu = context.info();
+  gpu::check_architecture(gpu);
   return gpu.name + ", " + std::to_string(gpu.multiprocessors) +
          " multiprocessors, compute capability " + std::to_string(gpu.major) + "." +
          std::to_string(gpu.minor);
 }
 
 std::string driver_text() {
-  const int version = hopper::driver().version;
-  return hopper::driver_version_text() + ", runs CUDA " + hopper::cuda_version_text(version);
+  const int version = gpu::driver().version;
+  return gpu::driver_version_text() + ", runs CUDA " + gpu::cuda_version_text(version);
 }
 
 std::string compiler_text() {
-  const hopper::NvrtcCompiler compiler;
+  const gpu::NvrtcCompiler compiler;
   return compiler.version().text() + " at " + compiler.location();
 }
 
@@ -104,14 +104,14 @@ std::string cache_text(const std::filesystem::path& folder) {
 
 // The file of this GPU, else the one that was written last.
 std::string tuned_text(const std::filesystem::path& folder) {
-  std::filesystem::path file = hopper::latest_tuned_file(folder);
+  std::filesystem::path file = gpu::latest_tuned_file(folder);
   try {
     const std::filesystem::path own =
-        hopper::tuned_file(folder, hopper::Context().info(), hopper::NvrtcCompiler().version());
+        gpu::tuned_file(folder, gpu::Context().info(), gpu::NvrtcCompiler().version());
     file = std::filesystem::exists(own) ? own : std::filesystem::path();
   } catch (const Error&) {
   }
-  const auto rows = hopper::load_tuned_rows(file);
+  const auto rows = gpu::load_tuned_rows(file);
   if (rows == nullptr) return "nothing on this machine: `coda tune` does it";
   return std::to_string(rows->size()) + " kernels, " + file.string();
 }
@@ -133,7 +133,7 @@ std::vector<SystemFact> system_info() {
       {"threads", int64_t{omp_get_max_threads()}},
       {"vector extensions", vector_extensions()},
       {"memory", in_units(memory_bytes(), 1e9, "GB")},
-      {"backends", "cpu, hopper"},
+      {"backends", "cpu, gpu"},
       {"cpu products", products},
       {"cpu bf16", cpu::multiplies_bf16(library) ? "multiplied as it is" : "multiplied as fp32"},
       {"cpu libraries", cpu::library_versions()},
@@ -141,9 +141,9 @@ std::vector<SystemFact> system_info() {
       {"gpu", gpu},
       {"gpu driver", driver},
       {"nvrtc", answer(compiler_text)},
-      {"kernel cache", cache_text(hopper::default_cache_folder())},
-      {"shipped table", std::to_string(hopper::tuned_table().size()) + " kernels"},
-      {"tuned", tuned_text(hopper::default_cache_folder())},
+      {"kernel cache", cache_text(gpu::default_cache_folder())},
+      {"shipped table", std::to_string(gpu::tuned_table().size()) + " kernels"},
+      {"tuned", tuned_text(gpu::default_cache_folder())},
   };
 }
 

@@ -9,7 +9,7 @@
 namespace coda {
 
 struct EmbeddedText {
-  std::string_view name;  // its path in the source tree: "device/ptx/tma.cuh"
+  std::string_view name;  // its path in the source tree: "device/sm90/ptx/tma.cuh"
   std::string_view text;
 };
 

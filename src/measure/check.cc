@@ -11,9 +11,9 @@
 #include "coda/device.h"
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
-#include "hopper/hopper_backend.h"
-#include "hopper/jit/parallel_for.h"
-#include "hopper/lower.h"
+#include "gpu/gpu_backend.h"
+#include "gpu/jit/parallel_for.h"
+#include "gpu/lower.h"
 #include "measure/guarded_run.h"
 #include "measure/reference_time.h"
 #include "measure/traps.h"
@@ -43,24 +43,23 @@ std::vector<Configuration> cpu_configurations(size_t count) {
 
 std::vector<Configuration> gpu_configurations(const Program& program, const DimValues& sizes,
                                               size_t count) {
-  std::vector<std::optional<hopper::GemmConfig>> choices{std::nullopt};
-  for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
+  std::vector<std::optional<gpu::GemmConfig>> choices{std::nullopt};
+  for (const gpu::GemmConfig& choice : gpu::legal_choices(program, sizes, {})) {
     if (choices.size() < count) choices.emplace_back(choice);
   }
   std::vector<Configuration> made;
   for (const auto& choice : choices) {
-    hopper::HopperOptions options;
+    gpu::GpuOptions options;
     options.lowering = [choice](const Program& lowered, const DimValues& of,
-                                const hopper::LowerOptions& asked) {
-      hopper::LowerOptions with = asked;
+                                const gpu::LowerOptions& asked) {
+      gpu::LowerOptions with = asked;
       if (choice) with.choice = choice;
-      return hopper::lower(lowered, of, with);
+      return gpu::lower(lowered, of, with);
     };
-    made.push_back(
-        {choice ? hopper::text(*choice) : "as chosen", hopper::make_hopper_backend(options)});
+    made.push_back({choice ? gpu::text(*choice) : "as chosen", gpu::make_gpu_backend(options)});
   }
   // At once; what cannot be compiled says so when it is run.
-  hopper::parallel_for(made.size(), 0, [&](size_t i) {
+  gpu::parallel_for(made.size(), 0, [&](size_t i) {
     const AnnouncedProgram announced{&program, sizes};
     try {
       made[i].backend->announce({&announced, 1}, {});
@@ -175,11 +174,11 @@ std::string text(const CheckReport& report) {
 
 CheckReport check_program(const Program& program, const DimValues& sizes,
                           const CheckOptions& options) {
-  require(options.backend.empty() || options.backend == "cpu" || options.backend == "hopper",
-          "a program is checked on \"cpu\", \"hopper\" or all that there are, not on '" +
+  require(options.backend.empty() || options.backend == "cpu" || options.backend == "gpu",
+          "a program is checked on \"cpu\", \"gpu\" or all that there are, not on '" +
               options.backend + "'");
   const std::string why = options.backend == "cpu" ? "" : why_no_gpu();
-  require(options.backend != "hopper" || why.empty(), why);
+  require(options.backend != "gpu" || why.empty(), why);
   constexpr double kWorthALine = 3;
   constexpr double kMostForTraps = 1;  // each takes as long again
   measure::require_short({&program, 1}, sizes, kEvaluations);
@@ -198,16 +197,16 @@ CheckReport check_program(const Program& program, const DimValues& sizes,
     }
   }
   program::Judge judge(program, sizes, inputs);
-  if (options.backend != "hopper") {
+  if (options.backend != "gpu") {
     check_on(cpu_configurations(options.configurations), program, sizes, inputs, judge, traps,
              report.backends.emplace_back(CheckedBackend{.name = "cpu"}));
   }
   if (options.backend == "cpu" || !why.empty()) return report;
-  CheckedBackend& gpu = report.backends.emplace_back(CheckedBackend{.name = "hopper"});
+  CheckedBackend& gpu = report.backends.emplace_back(CheckedBackend{.name = "gpu"});
   std::vector<Configuration> configurations;
   try {
     configurations = gpu_configurations(program, sizes, options.configurations);
-    hopper::lower(program, sizes, {});
+    gpu::lower(program, sizes, {});
   } catch (const Error& error) {
     gpu.refused = error.what();
     return report;

@@ -12,7 +12,7 @@
 #include "coda/graph_request.h"
 #include "coda/run_graph.h"
 #include "cpu/cpu_backend.h"
-#include "hopper/hopper_backend.h"
+#include "gpu/gpu_backend.h"
 #include "ir/evaluate_graph.h"
 #include "measure/graph_inputs.h"
 #include "measure/host_tensor.h"
@@ -141,7 +141,7 @@ CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
                                         "' is not known: give it, as in --sizes " + symbol +
                                         "=128");
   const std::string why = options.backend == "cpu" ? "" : why_no_gpu();
-  require(options.backend != "hopper" || why.empty(), why);
+  require(options.backend != "gpu" || why.empty(), why);
   require((kNoisy + 2) * measure::evaluation_seconds(named, sizes) < kMostCheckSeconds,
           "graph '" + named.name +
               "': the reference in float64 would take more than ten minutes; check it at smaller "
@@ -162,7 +162,7 @@ CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
   std::vector<NamedBackend> plan;
   plan.emplace_back("as written", std::make_unique<ReferenceBackend>());
   check("plan", plan);
-  if (options.backend != "hopper") {
+  if (options.backend != "gpu") {
     std::vector<NamedBackend> cpu;
     cpu.emplace_back("as chosen", cpu::make_cpu_backend({}));
     cpu.emplace_back("one thread", cpu::make_cpu_backend({.threads = 1}));
@@ -171,8 +171,8 @@ CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
   }
   if (options.backend != "cpu" && why.empty()) {
     std::vector<NamedBackend> gpu;
-    gpu.emplace_back("as chosen", hopper::make_hopper_backend({}));
-    check("hopper", gpu);
+    gpu.emplace_back("as chosen", gpu::make_gpu_backend({}));
+    check("gpu", gpu);
   }
   return report;
 }

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "coda/error.h"
-#include "hopper/jit/dynamic_library.h"
-#include "hopper/launch/device_memory.h"
+#include "gpu/jit/dynamic_library.h"
+#include "gpu/launch/device_memory.h"
 
 namespace coda::measure {
 namespace {
 
-using hopper::DeviceAddress;
-using hopper::DriverHandle;
+using gpu::DeviceAddress;
+using gpu::DriverHandle;
 using Handle = void*;
 using Descriptor = void*;
 using MatrixLayout = void*;
@@ -53,7 +53,7 @@ struct CublasApi {
                 const Algorithm*, DeviceAddress, std::size_t, DriverHandle);
 
   CublasApi() {
-    const hopper::DynamicLibrary cublas(hopper::cublas_library());
+    const gpu::DynamicLibrary cublas(gpu::cublas_library());
     cublas.load(create, "cublasLtCreate");
     cublas.load(descriptor_create, "cublasLtMatmulDescCreate");
     cublas.load(descriptor_set, "cublasLtMatmulDescSetAttribute");
@@ -101,8 +101,8 @@ struct CublasSession {
   DeviceAddress workspace = 0;
 
   CublasSession() {
-    hopper::check_driver(hopper::driver().mem_alloc(&workspace, kWorkspaceBytes),
-                         "allocating cuBLAS's workspace");
+    gpu::check_driver(gpu::driver().mem_alloc(&workspace, kWorkspaceBytes),
+                      "allocating cuBLAS's workspace");
     check(cublas_api().create(&handle), "cublasLtCreate");
   }
 };
@@ -110,8 +110,8 @@ struct CublasSession {
 }  // namespace
 
 std::vector<std::function<void(unsigned set)>> cublas_algorithms(
-    const std::vector<GemmOperands>& sets, device::OperandLayout layout,
-    hopper::DriverHandle stream, bool fast_accumulation) {
+    const std::vector<GemmOperands>& sets, device::OperandLayout layout, gpu::DriverHandle stream,
+    bool fast_accumulation) {
   static const CublasSession session;
   const GemmOperands& first = sets.front();
 
@@ -150,9 +150,9 @@ std::vector<std::function<void(unsigned set)>> cublas_algorithms(
       const GemmOperands& one = sets[index % sets.size()];
       const float alpha = 1;
       const float beta = 0;
-      const DeviceAddress out = hopper::address_of(one.out.data);
-      check(cublas_api().matmul(session.handle, operation, &alpha, hopper::address_of(one.b.data),
-                                b, hopper::address_of(one.a.data), a, &beta, out, c, out, c,
+      const DeviceAddress out = gpu::address_of(one.out.data);
+      check(cublas_api().matmul(session.handle, operation, &alpha, gpu::address_of(one.b.data), b,
+                                gpu::address_of(one.a.data), a, &beta, out, c, out, c,
                                 &choice.algorithm, session.workspace, kWorkspaceBytes, stream),
             "cublasLtMatmul");
     });

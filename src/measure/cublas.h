@@ -8,7 +8,7 @@
 
 #include "coda/tensor.h"
 #include "device/config.cuh"
-#include "hopper/launch/driver_api.h"
+#include "gpu/launch/driver_api.h"
 
 namespace coda::measure {
 
@@ -24,7 +24,7 @@ struct GemmOperands {
 // and must outlive the functions. `fast_accumulation`: of 8-bit products, summed by the tensor
 // cores alone. Throws Error if cuBLAS has none.
 std::vector<std::function<void(unsigned set)>> cublas_algorithms(
-    const std::vector<GemmOperands>& sets, device::OperandLayout layout,
-    hopper::DriverHandle stream, bool fast_accumulation = false);
+    const std::vector<GemmOperands>& sets, device::OperandLayout layout, gpu::DriverHandle stream,
+    bool fast_accumulation = false);
 
 }  // namespace coda::measure

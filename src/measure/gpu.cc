@@ -6,14 +6,14 @@
 namespace coda::measure {
 namespace {
 
-std::shared_ptr<hopper::HopperState> make_state() {
-  auto state = std::make_shared<hopper::HopperState>();
-  state->context = std::make_shared<hopper::Context>();
-  hopper::check_architecture(state->context->info());
-  state->kernels = std::make_unique<hopper::LoadedKernels>(state->context, hopper::CacheOptions{});
-  const hopper::Context::Scope scope(*state->context);
-  hopper::check_driver(hopper::driver().stream_create(&state->stream, hopper::cuda::kNonBlocking),
-                       "making a stream");
+std::shared_ptr<gpu::GpuState> make_state() {
+  auto state = std::make_shared<gpu::GpuState>();
+  state->context = std::make_shared<gpu::Context>();
+  gpu::check_architecture(state->context->info());
+  state->kernels = std::make_unique<gpu::LoadedKernels>(state->context, gpu::CacheOptions{});
+  const gpu::Context::Scope scope(*state->context);
+  gpu::check_driver(gpu::driver().stream_create(&state->stream, gpu::cuda::kNonBlocking),
+                    "making a stream");
   return state;
 }
 
@@ -25,11 +25,11 @@ Gpu::Gpu()
       clock_(state_),
       timer_(state_->stream, power_, &clock_) {}
 
-Gpu::~Gpu() { hopper::driver().stream_synchronize(state_->stream); }
+Gpu::~Gpu() { gpu::driver().stream_synchronize(state_->stream); }
 
 std::string Gpu::text() const {
   return state_->context->info().name + ", driver for CUDA " +
-         hopper::cuda_version_text(hopper::driver().version) + ", power limit " +
+         gpu::cuda_version_text(gpu::driver().version) + ", power limit " +
          std::to_string(std::lround(power_.limit_watts())) + " W";
 }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/launch/launched_kernel.h"
 #include "measure/gpu_timer.h"
 #include "measure/power_meter.h"
 #include "measure/sm_clock.h"
@@ -20,15 +20,15 @@ class Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  const std::shared_ptr<hopper::HopperState>& state() const { return state_; }
+  const std::shared_ptr<gpu::GpuState>& state() const { return state_; }
   const PowerMeter& power() const { return power_; }
   Timer& timer() { return timer_; }
   // "NVIDIA H200, driver for CUDA 13.0, power limit 700 W".
   std::string text() const;
 
  private:
-  std::shared_ptr<hopper::HopperState> state_;
-  hopper::Context::Scope scope_;
+  std::shared_ptr<gpu::GpuState> state_;
+  gpu::Context::Scope scope_;
   PowerMeter power_;
   SmClock clock_;
   Timer timer_;

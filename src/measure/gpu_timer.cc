@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "hopper/launch/captured_graph.h"
+#include "gpu/launch/captured_graph.h"
 #include "measure/burst_shape.h"
 
 namespace coda::measure {
@@ -69,8 +69,8 @@ double seconds_since(Clock::time_point start) {
 struct Timer::Burst {
   Candidate* candidate;
   BurstShape shape;
-  double hold_ms = 0;                              // of the stream, before it
-  std::unique_ptr<hopper::CapturedGraph> graph{};  // if the shape has one
+  double hold_ms = 0;                           // of the stream, before it
+  std::unique_ptr<gpu::CapturedGraph> graph{};  // if the shape has one
 };
 
 // Of each candidate in one regime.
@@ -87,15 +87,15 @@ struct Timer::Samples {
   }
 };
 
-Timer::Timer(hopper::DriverHandle stream, const PowerMeter& power, SmClock* clock)
+Timer::Timer(gpu::DriverHandle stream, const PowerMeter& power, SmClock* clock)
     : stream_(stream), power_(power), clock_(clock) {
-  hopper::check_driver(hopper::driver().event_create(&start_, 0), "making an event");
-  hopper::check_driver(hopper::driver().event_create(&stop_, 0), "making an event");
+  gpu::check_driver(gpu::driver().event_create(&start_, 0), "making an event");
+  gpu::check_driver(gpu::driver().event_create(&stop_, 0), "making an event");
 }
 
 Timer::~Timer() {
-  hopper::driver().event_destroy(start_);
-  hopper::driver().event_destroy(stop_);
+  gpu::driver().event_destroy(start_);
+  gpu::driver().event_destroy(stop_);
 }
 
 Timer::Burst Timer::burst_of(Candidate& candidate, double ms) {
@@ -105,7 +105,7 @@ Timer::Burst Timer::burst_of(Candidate& candidate, double ms) {
   const double call_ms = run({.candidate = &candidate, .shape = {.calls = 2}});
   Burst burst{.candidate = &candidate, .shape = burst_shape(ms, call_ms, candidate.sets)};
   if (burst.shape.captured == 0) return burst;
-  burst.graph = std::make_unique<hopper::CapturedGraph>(stream_, [&] {
+  burst.graph = std::make_unique<gpu::CapturedGraph>(stream_, [&] {
     for (int i = 0; i < burst.shape.captured; ++i) candidate.launch(static_cast<unsigned>(i));
   });
   return burst;
@@ -119,20 +119,20 @@ Timer::Bursts Timer::bursts_of(const std::vector<Candidate*>& candidates, double
 
 void Timer::enqueue(const Burst& burst) {
   if (clock_) clock_->mark_start(burst.hold_ms);
-  hopper::check_driver(hopper::driver().event_record(start_, stream_), "timing a kernel");
+  gpu::check_driver(gpu::driver().event_record(start_, stream_), "timing a kernel");
   if (burst.graph) {
     for (int i = 0; i < burst.shape.calls; i += burst.shape.captured) burst.graph->run(stream_);
   } else {
     for (int i = 0; i < burst.shape.calls; ++i) burst.candidate->launch(set_++);
   }
-  hopper::check_driver(hopper::driver().event_record(stop_, stream_), "timing a kernel");
+  gpu::check_driver(gpu::driver().event_record(stop_, stream_), "timing a kernel");
   if (clock_) clock_->mark_end();
 }
 
 double Timer::elapsed_ms() const {
   float ms = 0;
-  hopper::check_driver(hopper::driver().event_synchronize(stop_), "waiting for a kernel");
-  hopper::check_driver(hopper::driver().event_elapsed_time(&ms, start_, stop_), "timing a kernel");
+  gpu::check_driver(gpu::driver().event_synchronize(stop_), "waiting for a kernel");
+  gpu::check_driver(gpu::driver().event_elapsed_time(&ms, start_, stop_), "timing a kernel");
   return ms;
 }
 

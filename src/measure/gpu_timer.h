@@ -15,7 +15,7 @@
 #include <map>
 #include <vector>
 
-#include "hopper/launch/driver_api.h"
+#include "gpu/launch/driver_api.h"
 #include "measure/candidate.h"
 #include "measure/power_meter.h"
 #include "measure/sm_clock.h"
@@ -28,7 +28,7 @@ class Timer {
  public:
   // Candidates launch on `stream`, in the calling thread's context. Clocks are read by `clock`, on
   // the same stream; without it, in the sustained regime, from the driver.
-  Timer(hopper::DriverHandle stream, const PowerMeter& power, SmClock* clock = nullptr);
+  Timer(gpu::DriverHandle stream, const PowerMeter& power, SmClock* clock = nullptr);
   ~Timer();
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
@@ -51,11 +51,11 @@ class Timer {
   void sample(Samples& samples, const Burst& burst);
   double elapsed_ms() const;  // waits for the last burst
 
-  hopper::DriverHandle stream_;
+  gpu::DriverHandle stream_;
   const PowerMeter& power_;
   SmClock* clock_ = nullptr;
-  hopper::DriverHandle start_ = nullptr;
-  hopper::DriverHandle stop_ = nullptr;
+  gpu::DriverHandle start_ = nullptr;
+  gpu::DriverHandle stop_ = nullptr;
   unsigned set_ = 0;
 };
 

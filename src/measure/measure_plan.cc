@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "hopper/hopper_backend.h"
+#include "gpu/gpu_backend.h"
 #include "measure/measure_on_gpu.h"
 #include "measure/plan_run.h"
 #include "measure/program_run.h"
@@ -115,7 +115,7 @@ Measured measure_plan_on_gpu(const Compiled& compiled, const DimValues& sizes,
   const Plan& plan = compiled.plan;
   Gpu gpu;
   options.says("compiling the plan's kernels");
-  const auto backend = hopper::make_hopper_backend();
+  const auto backend = gpu::make_gpu_backend();
   backend->use_stream(Stream::of(gpu.state()->stream));
   const auto fill = [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
     fill_random(*gpu.state(), view, seed, size, limit);

@@ -6,9 +6,9 @@
 #include <list>
 
 #include "coda/error.h"
-#include "hopper/hopper_backend.h"
-#include "hopper/jit/parallel_for.h"
-#include "hopper/lower.h"
+#include "gpu/gpu_backend.h"
+#include "gpu/jit/parallel_for.h"
+#include "gpu/lower.h"
 #include "measure/one_by_one.h"
 #include "measure/plan_run.h"
 #include "measure/program_run.h"
@@ -40,13 +40,13 @@ unsigned sets_for(double bytes) {
 }
 
 // All kernels that will be timed, compiled at once.
-void compile(hopper::HopperState& state, const Program& program, const DimValues& sizes,
-             const std::vector<std::optional<hopper::GemmConfig>>& choices,
-             hopper::LowerOptions options) {
-  hopper::parallel_for(choices.size(), 0, [&](size_t i) {
-    hopper::LowerOptions own = options;
+void compile(gpu::GpuState& state, const Program& program, const DimValues& sizes,
+             const std::vector<std::optional<gpu::GemmConfig>>& choices,
+             gpu::LowerOptions options) {
+  gpu::parallel_for(choices.size(), 0, [&](size_t i) {
+    gpu::LowerOptions own = options;
     own.choice = choices[i];
-    for (const hopper::KernelLaunch& launch : hopper::lower(program, sizes, own)) {
+    for (const gpu::KernelLaunch& launch : gpu::lower(program, sizes, own)) {
       state.kernels->compile(program.name, launch);
     }
   });
@@ -57,9 +57,9 @@ class Beside {
  public:
   Beside(Gpu& gpu, const Program& program, const DimValues& sizes, unsigned sets, double bytes)
       : plan_(one_by_one(program)), bytes_(static_cast<size_t>(bytes / 2) + 1) {
-    const hopper::HopperState& state = *gpu.state();
+    const gpu::GpuState& state = *gpu.state();
     if (plan_) {
-      backend_ = hopper::make_hopper_backend();
+      backend_ = gpu::make_gpu_backend();
       backend_->use_stream(Stream::of(state.stream));
       try {
         const auto fill = [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
@@ -72,15 +72,14 @@ class Beside {
       }
     }
     for (unsigned i = 0; i < 2 * sets; ++i)
-      memory_.emplace_back(state.context, bytes_, state.stream, "a copy",
-                           hopper::Allocation::plain);
+      memory_.emplace_back(state.context, bytes_, state.stream, "a copy", gpu::Allocation::plain);
     candidates_.push_back({kCopy,
                            [this, sets, stream = state.stream](unsigned set) {
                              const size_t pair = 2 * (set % sets);
-                             hopper::check_driver(hopper::driver().memcpy_dtod_async(
-                                                      memory_[pair].address(),
-                                                      memory_[pair + 1].address(), bytes_, stream),
-                                                  "copying");
+                             gpu::check_driver(gpu::driver().memcpy_dtod_async(
+                                                   memory_[pair].address(),
+                                                   memory_[pair + 1].address(), bytes_, stream),
+                                               "copying");
                            },
                            sets});
   }
@@ -94,7 +93,7 @@ class Beside {
   size_t bytes_;
   std::unique_ptr<Backend> backend_;
   std::optional<PlanRun> run_;
-  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<gpu::DeviceMemory> memory_;
   std::vector<Candidate> candidates_;
 };
 
@@ -143,22 +142,22 @@ Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
   }
 
   const ProgramTensors tensors(*gpu.state(), program, sizes, sets);
-  hopper::LowerOptions lowering;
+  gpu::LowerOptions lowering;
   lowering.fast_accumulation = options.gpu.fast_accumulation;
-  std::vector<std::optional<hopper::GemmConfig>> choices{std::nullopt};
+  std::vector<std::optional<gpu::GemmConfig>> choices{std::nullopt};
   if (options.gpu.tuned > 0 && product) {
-    for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, lowering)) {
+    for (const gpu::GemmConfig& choice : gpu::legal_choices(program, sizes, lowering)) {
       if (choices.size() <= options.gpu.tuned) choices.emplace_back(choice);
     }
   }
   options.says("compiling " + program.name);
   compile(*gpu.state(), program, sizes, choices, lowering);
-  std::vector<std::unique_ptr<hopper::LaunchedKernel>> kernels;
+  std::vector<std::unique_ptr<gpu::LaunchedKernel>> kernels;
   std::vector<Candidate> ours;
   for (const auto& choice : choices) {
     lowering.choice = choice;
     kernels.push_back(prepare(gpu.state(), program, sizes, lowering));
-    ours.push_back({choice ? hopper::text(*choice) : "chosen",
+    ours.push_back({choice ? gpu::text(*choice) : "chosen",
                     [kernel = kernels.back().get(), &tensors](unsigned set) {
                       kernel->run(tensors.views(set));
                     },

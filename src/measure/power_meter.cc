@@ -2,7 +2,7 @@
 #include "measure/power_meter.h"
 
 #include "coda/error.h"
-#include "hopper/jit/dynamic_library.h"
+#include "gpu/jit/dynamic_library.h"
 
 namespace coda::measure {
 namespace {
@@ -18,7 +18,7 @@ struct ManagementApi {
   int (*power)(void*, unsigned*);
 
   ManagementApi() {
-    const hopper::DynamicLibrary nvml(hopper::management_library());
+    const gpu::DynamicLibrary nvml(gpu::management_library());
     nvml.load(init, "nvmlInit_v2");
     nvml.load(device, "nvmlDeviceGetHandleByIndex_v2");
     nvml.load(clock, "nvmlDeviceGetClockInfo");

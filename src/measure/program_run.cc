@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "hopper/lower.h"
+#include "gpu/lower.h"
 #include "measure/random_fill.h"
 #include "program/step_table.h"
 
@@ -13,13 +13,13 @@ namespace {
 
 constexpr int64_t kPaddedRow = 128;  // bytes
 
-TensorView allocate(hopper::HopperState& state, DType type, int64_t rows, int64_t cols,
-                    const std::string& name, std::vector<hopper::DeviceMemory>& memory) {
+TensorView allocate(gpu::GpuState& state, DType type, int64_t rows, int64_t cols,
+                    const std::string& name, std::vector<gpu::DeviceMemory>& memory) {
   const int64_t size = size_of(type);
   const bool is_matrix = rows > 1 && cols > 1 && size == 2;
   const int64_t stride = is_matrix ? round_up(cols * size, kPaddedRow) / size : cols;
   memory.emplace_back(state.context, static_cast<size_t>(rows * stride * size), state.stream, name,
-                      hopper::Allocation::plain);
+                      gpu::Allocation::plain);
   return {memory.back().data(), type, rows, cols, stride};
 }
 
@@ -38,8 +38,8 @@ uint32_t index_limit(const Program& program, const DimValues& sizes, int tensor)
   return static_cast<uint32_t>(limit);
 }
 
-ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& program,
-                               const DimValues& sizes, unsigned sets) {
+ProgramTensors::ProgramTensors(gpu::GpuState& state, const Program& program, const DimValues& sizes,
+                               unsigned sets) {
   uint64_t seed = 1;
   for (unsigned set = 0; set < sets; ++set) {
     std::vector<TensorView>& views = views_.emplace_back();
@@ -53,21 +53,21 @@ ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& progra
   }
 }
 
-std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
-                                                const Program& program, const DimValues& sizes,
-                                                const hopper::LowerOptions& options) {
-  std::vector<hopper::KernelTensor> tensors;
+std::unique_ptr<gpu::LaunchedKernel> prepare(std::shared_ptr<gpu::GpuState> state,
+                                             const Program& program, const DimValues& sizes,
+                                             const gpu::LowerOptions& options) {
+  std::vector<gpu::KernelTensor> tensors;
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name, true, true});
-  return std::make_unique<hopper::LaunchedKernel>(
+  return std::make_unique<gpu::LaunchedKernel>(
       std::move(state), program.name, std::move(tensors),
       [program, sizes, options](std::span<const int64_t> row_strides) {
-        hopper::LowerOptions own = options;
+        gpu::LowerOptions own = options;
         own.row_strides.assign(row_strides.begin(), row_strides.end());
-        return hopper::lower(program, sizes, own);
+        return gpu::lower(program, sizes, own);
       });
 }
 
-ProductPeer::ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets,
+ProductPeer::ProductPeer(gpu::GpuState& state, const ProductShape& shape, unsigned sets,
                          bool fast_accumulation)
     : shape_(shape) {
   using device::OperandLayout;

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "hopper/configure/choose_config.h"
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/configure/choose_config.h"
+#include "gpu/launch/launched_kernel.h"
 #include "measure/cublas.h"
 #include "measure/products.h"
 
@@ -22,26 +22,26 @@ uint32_t index_limit(const Program& program, const DimValues& sizes, int tensor)
 // Rows of 16-bit tensors are padded to 128 bytes. What the program reads is random.
 class ProgramTensors {
  public:
-  ProgramTensors(hopper::HopperState& state, const Program& program, const DimValues& sizes,
+  ProgramTensors(gpu::GpuState& state, const Program& program, const DimValues& sizes,
                  unsigned sets);
 
   unsigned sets() const { return static_cast<unsigned>(views_.size()); }
   const std::vector<TensorView>& views(unsigned set) const { return views_[set % views_.size()]; }
 
  private:
-  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<gpu::DeviceMemory> memory_;
   std::vector<std::vector<TensorView>> views_;
 };
 
 // The program on its tensors, whose strides replace those of the options.
-std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
-                                                const Program& program, const DimValues& sizes,
-                                                const hopper::LowerOptions& options = {});
+std::unique_ptr<gpu::LaunchedKernel> prepare(std::shared_ptr<gpu::GpuState> state,
+                                             const Program& program, const DimValues& sizes,
+                                             const gpu::LowerOptions& options = {});
 
 // One product on cuBLAS: its operands, and its algorithms.
 class ProductPeer {
  public:
-  ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets,
+  ProductPeer(gpu::GpuState& state, const ProductShape& shape, unsigned sets,
               bool fast_accumulation = false);
 
   const ProductShape& shape() const { return shape_; }
@@ -49,7 +49,7 @@ class ProductPeer {
 
  private:
   ProductShape shape_;
-  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<gpu::DeviceMemory> memory_;
   std::vector<GemmOperands> sets_;
   std::vector<std::function<void(unsigned set)>> algorithms_;
 };

@@ -65,26 +65,26 @@ unsigned number_of(DType type) {
 
 }  // namespace
 
-void fill_random(hopper::HopperState& state, const TensorView& view, uint64_t seed, float scale,
+void fill_random(gpu::GpuState& state, const TensorView& view, uint64_t seed, float scale,
                  uint32_t limit) {
-  hopper::KernelLaunch launch;
+  gpu::KernelLaunch launch;
   launch.function = "fill_random";
   launch.source = kFillSource;
-  const hopper::DriverHandle function = state.kernels->load("fill_random", launch);
-  uint64_t data = hopper::address_of(view.data);
+  const gpu::DriverHandle function = state.kernels->load("fill_random", launch);
+  uint64_t data = gpu::address_of(view.data);
   uint64_t rows = static_cast<uint64_t>(view.rows);
   uint64_t columns = static_cast<uint64_t>(view.cols);
   uint64_t stride = static_cast<uint64_t>(view.row_stride);
   uint32_t type = number_of(view.dtype);
   void* arguments[] = {&data, &rows, &columns, &stride, &seed, &scale, &limit, &type};
-  const hopper::cuda::LaunchConfig config = {.grid = {kBlocks, 1, 1},
-                                             .block = {kThreads, 1, 1},
-                                             .shared_bytes = 0,
-                                             .stream = state.stream,
-                                             .attributes = nullptr,
-                                             .attribute_count = 0};
-  hopper::check_driver(hopper::driver().launch_kernel_ex(&config, function, arguments, nullptr),
-                       "filling a tensor with random numbers");
+  const gpu::cuda::LaunchConfig config = {.grid = {kBlocks, 1, 1},
+                                          .block = {kThreads, 1, 1},
+                                          .shared_bytes = 0,
+                                          .stream = state.stream,
+                                          .attributes = nullptr,
+                                          .attribute_count = 0};
+  gpu::check_driver(gpu::driver().launch_kernel_ex(&config, function, arguments, nullptr),
+                    "filling a tensor with random numbers");
 }
 
 }  // namespace coda::measure

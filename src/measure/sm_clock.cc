@@ -47,19 +47,18 @@ constexpr size_t bytes_of_marks(size_t count) { return count * kMostSms * sizeof
 
 }  // namespace
 
-SmClock::SmClock(std::shared_ptr<hopper::HopperState> state)
+SmClock::SmClock(std::shared_ptr<gpu::GpuState> state)
     : state_(std::move(state)),
       stamps_(state_->context, bytes_of_marks(2), state_->stream, "the clocks of SMs") {
-  hopper::KernelLaunch launch;
+  gpu::KernelLaunch launch;
   launch.function = "mark_clock";
   launch.source = kClockSource;
   function_ = state_->kernels->load("mark_clock", launch);
   const std::vector<std::byte> zeros(stamps_.bytes());
-  hopper::check_driver(hopper::driver().memcpy_htod_async(stamps_.address(), zeros.data(),
-                                                          zeros.size(), state_->stream),
-                       "clearing the clocks of SMs");
-  hopper::check_driver(hopper::driver().stream_synchronize(state_->stream),
-                       "clearing the clocks of SMs");
+  gpu::check_driver(gpu::driver().memcpy_htod_async(stamps_.address(), zeros.data(), zeros.size(),
+                                                    state_->stream),
+                    "clearing the clocks of SMs");
+  gpu::check_driver(gpu::driver().stream_synchronize(state_->stream), "clearing the clocks of SMs");
 }
 
 void SmClock::mark(uint32_t which, double hold_ms) {
@@ -67,23 +66,22 @@ void SmClock::mark(uint32_t which, double hold_ms) {
   uint32_t most_sms = kMostSms;
   uint32_t hold_nanoseconds = static_cast<uint32_t>(hold_ms * 1e6);
   void* arguments[] = {&stamps, &most_sms, &hold_nanoseconds};
-  const hopper::cuda::LaunchConfig config = {.grid = {kSpinningBlocks, 1, 1},
-                                             .block = {1, 1, 1},
-                                             .shared_bytes = 0,
-                                             .stream = state_->stream,
-                                             .attributes = nullptr,
-                                             .attribute_count = 0};
-  hopper::check_driver(hopper::driver().launch_kernel_ex(&config, function_, arguments, nullptr),
-                       "reading the clocks of SMs");
+  const gpu::cuda::LaunchConfig config = {.grid = {kSpinningBlocks, 1, 1},
+                                          .block = {1, 1, 1},
+                                          .shared_bytes = 0,
+                                          .stream = state_->stream,
+                                          .attributes = nullptr,
+                                          .attribute_count = 0};
+  gpu::check_driver(gpu::driver().launch_kernel_ex(&config, function_, arguments, nullptr),
+                    "reading the clocks of SMs");
 }
 
 double SmClock::mhz() const {
   std::vector<Stamp> stamps(2 * kMostSms);
-  hopper::check_driver(hopper::driver().memcpy_dtoh_async(stamps.data(), stamps_.address(),
-                                                          stamps_.bytes(), state_->stream),
-                       "reading the clocks of SMs");
-  hopper::check_driver(hopper::driver().stream_synchronize(state_->stream),
-                       "reading the clocks of SMs");
+  gpu::check_driver(gpu::driver().memcpy_dtoh_async(stamps.data(), stamps_.address(),
+                                                    stamps_.bytes(), state_->stream),
+                    "reading the clocks of SMs");
+  gpu::check_driver(gpu::driver().stream_synchronize(state_->stream), "reading the clocks of SMs");
   double sum = 0;
   int sms = 0;
   for (uint32_t sm = 0; sm < kMostSms; ++sm) {

@@ -6,14 +6,14 @@
 
 #include <memory>
 
-#include "hopper/launch/device_memory.h"
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/launch/device_memory.h"
+#include "gpu/launch/launched_kernel.h"
 
 namespace coda::measure {
 
 class SmClock {
  public:
-  explicit SmClock(std::shared_ptr<hopper::HopperState> state);
+  explicit SmClock(std::shared_ptr<gpu::GpuState> state);
 
   // Marks are enqueued on the state's stream, about 3 us each. The stream is held for `hold_ms`
   // before the first, so that what the host enqueues meanwhile finds it busy, and runs without a
@@ -26,9 +26,9 @@ class SmClock {
  private:
   void mark(uint32_t which, double hold_ms);
 
-  std::shared_ptr<hopper::HopperState> state_;
-  hopper::DriverHandle function_ = nullptr;
-  hopper::DeviceMemory stamps_;  // [2][kMostSms] of {cycles, nanoseconds}
+  std::shared_ptr<gpu::GpuState> state_;
+  gpu::DriverHandle function_ = nullptr;
+  gpu::DeviceMemory stamps_;  // [2][kMostSms] of {cycles, nanoseconds}
 };
 
 }  // namespace coda::measure

@@ -12,17 +12,17 @@
 
 #include "coda/error.h"
 #include "coda/plan.h"
-#include "hopper/jit/parallel_for.h"
-#include "hopper/lower.h"
-#include "hopper/lower_parts.h"
-#include "hopper/tuned_file.h"
+#include "gpu/jit/parallel_for.h"
+#include "gpu/lower.h"
+#include "gpu/lower_parts.h"
+#include "gpu/tuned_file.h"
 #include "measure/gpu_timer.h"
 #include "measure/tune_tensors.h"
 
 namespace coda::measure {
 namespace {
 
-using hopper::GemmConfig;
+using gpu::GemmConfig;
 
 constexpr double kSampleMs = 15;
 constexpr int kMostQueued = 400;   // that the driver queues without waiting
@@ -34,15 +34,15 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-hopper::KernelLaunch launch_of(const hopper::GemmProgram& program, size_t kernel,
-                               const GemmConfig& choice) {
-  hopper::KernelLaunch launch = program.emit(kernel, choice);
+gpu::KernelLaunch launch_of(const gpu::GemmProgram& program, size_t kernel,
+                            const GemmConfig& choice) {
+  gpu::KernelLaunch launch = program.emit(kernel, choice);
   launch.source = without_comments(launch.source);
   return launch;
 }
 
 // The model's best that are not known to spill, and what would be taken without tuning; best first.
-std::vector<GemmConfig> candidates(const hopper::GemmProgram& program, size_t kernel,
+std::vector<GemmConfig> candidates(const gpu::GemmProgram& program, size_t kernel,
                                    const TuneEffort& options) {
   // Of one tile and schedule's configurations so many are timed: clusters and stages differ by
   // little.
@@ -52,7 +52,7 @@ std::vector<GemmConfig> candidates(const hopper::GemmProgram& program, size_t ke
   using Shape = std::tuple<uint32_t, uint32_t, device::Schedule>;
   std::vector<Shape> shapes;  // by rank
   std::map<Shape, int> taken;
-  for (const hopper::RankedChoice& one : program.ranked(kernel)) {
+  for (const gpu::RankedChoice& one : program.ranked(kernel)) {
     if (result.size() >= options.most) break;
     const Shape shape{one.choice.tile_m, one.choice.tile_n, one.choice.schedule};
     if (taken[shape] == 0) shapes.push_back(shape);
@@ -65,13 +65,13 @@ std::vector<GemmConfig> candidates(const hopper::GemmProgram& program, size_t ke
   }
   const GemmConfig chosen = program.chosen(kernel).choice;
   const bool is_there = std::any_of(result.begin(), result.end(), [&](const GemmConfig& choice) {
-    return hopper::code(choice) == hopper::code(chosen);
+    return gpu::code(choice) == gpu::code(chosen);
   });
   if (!is_there) result.push_back(chosen);
   return result;
 }
 
-hopper::LowerOptions unchosen(hopper::LowerOptions options) {
+gpu::LowerOptions unchosen(gpu::LowerOptions options) {
   options.choice.reset();
   return options;
 }
@@ -100,13 +100,13 @@ std::string without_comments(const std::string& source) {
 }
 
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
-                               const hopper::LowerOptions& options) {
-  const std::vector<hopper::LoweredPart> parts = hopper::parts_of(program, sizes, options);
-  if (parts.empty()) hopper::lower(program, sizes, unchosen(options));  // throws why
+                               const gpu::LowerOptions& options) {
+  const std::vector<gpu::LoweredPart> parts = gpu::parts_of(program, sizes, options);
+  if (parts.empty()) gpu::lower(program, sizes, unchosen(options));  // throws why
   std::vector<TuneJob> jobs;
-  for (const hopper::LoweredPart& one : parts) {
-    const hopper::LowerOptions own = unchosen(one.options);
-    const hopper::GemmProgram kernels(one.part.program, sizes, own);
+  for (const gpu::LoweredPart& one : parts) {
+    const gpu::LowerOptions own = unchosen(one.options);
+    const gpu::GemmProgram kernels(one.part.program, sizes, own);
     Program renamed = one.part.program;
     renamed.name = "tuned";
     for (size_t t = 0; t < renamed.tensors.size(); ++t)
@@ -117,40 +117,40 @@ std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
   return jobs;
 }
 
-hopper::KernelClass class_of(const TuneJob& job) {
-  return hopper::GemmProgram(job.program, job.sizes, job.options).class_of(job.kernel);
+gpu::KernelClass class_of(const TuneJob& job) {
+  return gpu::GemmProgram(job.program, job.sizes, job.options).class_of(job.kernel);
 }
 
-std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneEffort& options) {
-  const hopper::GemmProgram program(job.program, job.sizes, job.options);
-  std::vector<hopper::KernelLaunch> launches;
+std::vector<gpu::KernelLaunch> tuned_launches(const TuneJob& job, const TuneEffort& options) {
+  const gpu::GemmProgram program(job.program, job.sizes, job.options);
+  std::vector<gpu::KernelLaunch> launches;
   for (const GemmConfig& choice : candidates(program, job.kernel, options))
     launches.push_back(launch_of(program, job.kernel, choice));
   return launches;
 }
 
-std::string measured_on(hopper::HopperState& state) {
-  return state.context->info().name + ", driver " + hopper::driver_version_text() + ", NVRTC " +
+std::string measured_on(gpu::GpuState& state) {
+  return state.context->info().name + ", driver " + gpu::driver_version_text() + ", NVRTC " +
          state.kernels->builder().compiler().version().text();
 }
 
 struct Tuner::Work {
   struct Timed {
     GemmConfig choice;
-    std::unique_ptr<hopper::LaunchedKernel> kernel;
+    std::unique_ptr<gpu::LaunchedKernel> kernel;
     bool is_well = true;  // it compiles without a defect
     double ms = 0;        // of a call, roughly
     std::vector<double> samples;
   };
   using Views = std::vector<std::vector<TensorView>>;
 
-  explicit Work(std::shared_ptr<hopper::HopperState> shared)
+  explicit Work(std::shared_ptr<gpu::GpuState> shared)
       : state(std::move(shared)), tensors(*state), heater_tensors(*state) {
-    const auto& driver = hopper::driver();
-    hopper::check_driver(driver.event_create(&start, 0), "making an event");
-    hopper::check_driver(driver.event_create(&stop, 0), "making an event");
+    const auto& driver = gpu::driver();
+    gpu::check_driver(driver.event_create(&start, 0), "making an event");
+    gpu::check_driver(driver.event_create(&stop, 0), "making an event");
     const TuneJob heat{"heat", heating_program(), {{"M", 8192}, {"N", 4096}, {"K", 8192}}, {}, 0};
-    const hopper::GemmProgram program(heat.program, heat.sizes, {});
+    const gpu::GemmProgram program(heat.program, heat.sizes, {});
     heater = prepare(heat, program.ranked(0).front().choice);
     std::vector<int64_t> strides;
     for (const TensorDecl& decl : heat.program.tensors)
@@ -160,32 +160,32 @@ struct Tuner::Work {
   ~Work() {
     stops = true;
     if (ahead.joinable()) ahead.join();
-    hopper::driver().event_destroy(start);
-    hopper::driver().event_destroy(stop);
+    gpu::driver().event_destroy(start);
+    gpu::driver().event_destroy(stop);
   }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
   // With what the compiler has said of the texts that are timed.
-  hopper::LowerOptions options_of(const TuneJob& job) const {
-    hopper::LowerOptions options = job.options;
+  gpu::LowerOptions options_of(const TuneJob& job) const {
+    gpu::LowerOptions options = job.options;
     options.spilled_bytes = [&builder = state->kernels->builder()](const std::string& source) {
       return builder.spilled_bytes(without_comments(source));
     };
     return options;
   }
 
-  std::unique_ptr<hopper::LaunchedKernel> prepare(const TuneJob& job, const GemmConfig& choice) {
-    std::vector<hopper::KernelTensor> uses;
+  std::unique_ptr<gpu::LaunchedKernel> prepare(const TuneJob& job, const GemmConfig& choice) {
+    std::vector<gpu::KernelTensor> uses;
     for (StepTensor& use : step_tensors({"", {}, job.program, {}}))
       uses.push_back({std::move(use.name), use.read, use.written});
-    return std::make_unique<hopper::LaunchedKernel>(
+    return std::make_unique<gpu::LaunchedKernel>(
         state, job.name, std::move(uses),
         [this, job, choice](std::span<const int64_t> row_strides) {
-          hopper::LowerOptions options = options_of(job);
+          gpu::LowerOptions options = options_of(job);
           if (!row_strides.empty())
             options.row_strides.assign(row_strides.begin(), row_strides.end());
-          const hopper::GemmProgram program(job.program, job.sizes, options);
+          const gpu::GemmProgram program(job.program, job.sizes, options);
           return std::vector{launch_of(program, job.kernel, choice)};
         });
   }
@@ -197,13 +197,13 @@ struct Tuner::Work {
   // Milliseconds a call, behind the heater.
   double sample(Timed& timed, const Views& views, int calls) {
     heat(kHeaterCalls);
-    const auto& driver = hopper::driver();
-    hopper::check_driver(driver.event_record(start, state->stream), "timing a kernel");
+    const auto& driver = gpu::driver();
+    gpu::check_driver(driver.event_record(start, state->stream), "timing a kernel");
     for (int i = 0; i < calls; ++i) timed.kernel->run(views[set++ % views.size()]);
-    hopper::check_driver(driver.event_record(stop, state->stream), "timing a kernel");
+    gpu::check_driver(driver.event_record(stop, state->stream), "timing a kernel");
     float ms = 0;
-    hopper::check_driver(driver.event_synchronize(stop), "waiting for a kernel");
-    hopper::check_driver(driver.event_elapsed_time(&ms, start, stop), "timing a kernel");
+    gpu::check_driver(driver.event_synchronize(stop), "waiting for a kernel");
+    gpu::check_driver(driver.event_elapsed_time(&ms, start, stop), "timing a kernel");
     return ms / static_cast<float>(calls);
   }
 
@@ -221,20 +221,20 @@ struct Tuner::Work {
     } while (seconds_since(begin) < seconds);
   }
 
-  std::shared_ptr<hopper::HopperState> state;
+  std::shared_ptr<gpu::GpuState> state;
   TuneTensors tensors;
   TuneTensors heater_tensors;
-  std::unique_ptr<hopper::LaunchedKernel> heater;
+  std::unique_ptr<gpu::LaunchedKernel> heater;
   Views heater_views;
-  hopper::DriverHandle start = nullptr;
-  hopper::DriverHandle stop = nullptr;
+  gpu::DriverHandle start = nullptr;
+  gpu::DriverHandle stop = nullptr;
   size_t set = 0;
   size_t heats = 0;
   std::atomic<bool> stops = false;  // compiling ahead
   std::thread ahead;
 };
 
-Tuner::Tuner(std::shared_ptr<hopper::HopperState> state)
+Tuner::Tuner(std::shared_ptr<gpu::GpuState> state)
     : work_(std::make_unique<Work>(std::move(state))) {}
 Tuner::~Tuner() = default;
 
@@ -242,10 +242,10 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& op
   invariant(!work_->ahead.joinable(), "kernels are compiled ahead once");
   work_->ahead = std::thread([jobs, options, state = work_->state, &stops = work_->stops] {
     std::set<std::string> sources;
-    std::vector<std::pair<std::string, hopper::KernelLaunch>> launches;
+    std::vector<std::pair<std::string, gpu::KernelLaunch>> launches;
     for (const TuneJob& job : jobs) {
       try {
-        for (hopper::KernelLaunch& launch : tuned_launches(job, options)) {
+        for (gpu::KernelLaunch& launch : tuned_launches(job, options)) {
           if (sources.insert(launch.source).second)
             launches.emplace_back(job.name, std::move(launch));
         }
@@ -253,7 +253,7 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& op
       }
     }
     const unsigned threads = std::max(2U, std::thread::hardware_concurrency()) - 1;
-    hopper::parallel_for(launches.size(), threads, [&](size_t i) {
+    gpu::parallel_for(launches.size(), threads, [&](size_t i) {
       if (stops) return;
       try {
         state->kernels->compile(launches[i].first, launches[i].second);
@@ -264,19 +264,19 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& op
 }
 
 TimedKernel Tuner::tune(const TuneJob& job, const TuneEffort& options) {
-  const hopper::GemmProgram program(job.program, job.sizes, work_->options_of(job));
-  hopper::LoadedKernels& kernels = *work_->state->kernels;
+  const gpu::GemmProgram program(job.program, job.sizes, work_->options_of(job));
+  gpu::LoadedKernels& kernels = *work_->state->kernels;
   std::vector<GemmConfig> choices;
   std::vector<std::string> defects;
   for (;;) {
     std::vector<GemmConfig> now = candidates(program, job.kernel, options);
     const auto same = [](const GemmConfig& a, const GemmConfig& b) {
-      return hopper::code(a) == hopper::code(b);
+      return gpu::code(a) == gpu::code(b);
     };
     if (std::equal(now.begin(), now.end(), choices.begin(), choices.end(), same)) break;
     choices = std::move(now);
     defects.assign(choices.size(), "");
-    hopper::parallel_for(choices.size(), 0, [&](size_t i) {
+    gpu::parallel_for(choices.size(), 0, [&](size_t i) {
       const auto emit = [&] { return std::vector{launch_of(program, job.kernel, choices[i])}; };
       try {
         const std::string source = kernels.make(job.name, emit(), emit).front().source;
@@ -289,7 +289,7 @@ TimedKernel Tuner::tune(const TuneJob& job, const TuneEffort& options) {
   TimedKernel result{
       program.class_of(job.kernel), program.work_of(job.kernel), program.chosen(job.kernel), 0, {}};
   const auto is_chosen = [&](const GemmConfig& choice) {
-    return hopper::code(choice) == hopper::code(result.chosen.choice);
+    return gpu::code(choice) == gpu::code(result.chosen.choice);
   };
   const Work::Views views = work_->tensors.make(job.program, job.sizes, job.options.row_strides);
 

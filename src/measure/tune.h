@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "hopper/codegen/gemm_program.h"
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/codegen/gemm_program.h"
+#include "gpu/launch/launched_kernel.h"
 
 namespace coda::measure {
 
@@ -25,11 +25,11 @@ struct TuneEffort {
 };
 
 struct TimedKernel {
-  hopper::KernelClass kernel;
-  std::vector<hopper::SpaceWork> work;       // what the model is told of it
-  hopper::ChosenConfig chosen;               // without tuning
-  double chosen_microseconds = 0;            // timed as the others
-  std::vector<hopper::TimedChoice> choices;  // fastest first
+  gpu::KernelClass kernel;
+  std::vector<gpu::SpaceWork> work;       // what the model is told of it
+  gpu::ChosenConfig chosen;               // without tuning
+  double chosen_microseconds = 0;         // timed as the others
+  std::vector<gpu::TimedChoice> choices;  // fastest first
 };
 
 // A kernel's text. Comments say sizes and names, which a kernel does not depend on: without them
@@ -43,25 +43,25 @@ struct TuneJob {
   std::string name;  // of the program or part
   Program program;
   DimValues sizes;
-  hopper::LowerOptions options;  // with row strides; its choice is not looked at
-  size_t kernel = 0;             // of GemmProgram
+  gpu::LowerOptions options;  // with row strides; its choice is not looked at
+  size_t kernel = 0;          // of GemmProgram
 };
 // One for each of its kernels with products. Throws Error where no kernels can be made.
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
-                               const hopper::LowerOptions& options);
+                               const gpu::LowerOptions& options);
 // What its result is kept under, and found by when the program is lowered.
-hopper::KernelClass class_of(const TuneJob& job);
+gpu::KernelClass class_of(const TuneJob& job);
 
 // What is compiled to tune it: a launch for each configuration that is timed.
-std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneEffort& options);
+std::vector<gpu::KernelLaunch> tuned_launches(const TuneJob& job, const TuneEffort& options);
 
 // "NVIDIA H200, driver 580.159.04, NVRTC 13.0": what times depend on beside the kernel.
-std::string measured_on(hopper::HopperState& state);
+std::string measured_on(gpu::GpuState& state);
 
 class Tuner {
  public:
   // In the calling thread's context; the state's stream is used.
-  explicit Tuner(std::shared_ptr<hopper::HopperState> state);
+  explicit Tuner(std::shared_ptr<gpu::GpuState> state);
   ~Tuner();
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;

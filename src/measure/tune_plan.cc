@@ -3,8 +3,8 @@
 
 #include "coda/error.h"
 #include "coda/tune.h"
-#include "hopper/configure/tuned_table.h"
-#include "hopper/tuned_file.h"
+#include "gpu/configure/tuned_table.h"
+#include "gpu/tuned_file.h"
 #include "measure/gpu.h"
 #include "measure/tune.h"
 #include "runtime/plan_programs.h"
@@ -12,18 +12,18 @@
 namespace coda {
 namespace {
 
-TimedConfiguration timed(const hopper::GemmConfig& choice, double microseconds) {
-  return {hopper::code(choice), microseconds};
+TimedConfiguration timed(const gpu::GemmConfig& choice, double microseconds) {
+  return {gpu::code(choice), microseconds};
 }
 
 TunedKernel as_public(const measure::TuneJob& job, const measure::TimedKernel& kernel) {
   TunedKernel result{job.name,
                      kernel.kernel.name,
-                     hopper::text(kernel.kernel.extents),
+                     gpu::text(kernel.kernel.extents),
                      timed(kernel.chosen.choice, kernel.chosen_microseconds),
-                     hopper::text(kernel.chosen),
+                     gpu::text(kernel.chosen),
                      {}};
-  for (const hopper::TimedChoice& one : kernel.choices)
+  for (const gpu::TimedChoice& one : kernel.choices)
     result.configurations.push_back(timed(one.choice, one.microseconds));
   return result;
 }
@@ -32,16 +32,16 @@ TunedKernel as_public(const measure::TuneJob& job, const measure::TimedKernel& k
 
 TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& options) {
   const measure::Gpu gpu;
-  const hopper::DeviceInfo& device = gpu.state()->context->info();
-  const std::filesystem::path file = hopper::tuned_file(
-      hopper::default_cache_folder(), device, gpu.state()->kernels->builder().compiler().version());
+  const gpu::DeviceInfo& device = gpu.state()->context->info();
+  const std::filesystem::path file = gpu::tuned_file(
+      gpu::default_cache_folder(), device, gpu.state()->kernels->builder().compiler().version());
   require(!options.keeps || !file.empty(),
           "what is measured cannot be kept: set CODA_CACHE_DIR to a folder");
   TuneReport report;
-  hopper::LowerOptions lowering;
+  gpu::LowerOptions lowering;
   lowering.multiprocessors = static_cast<uint32_t>(device.multiprocessors);
-  lowering.is_h100 = hopper::is_h100(device.name);
-  lowering.tuned = hopper::load_tuned_rows(file);
+  lowering.is_h100 = gpu::is_h100(device.name);
+  lowering.tuned = gpu::load_tuned_rows(file);
   std::vector<measure::TuneJob> jobs;
   std::set<std::string> seen;
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
@@ -52,12 +52,11 @@ TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& opt
     }
     try {
       for (measure::TuneJob& job : measure::tune_jobs(*one.program, one.sizes, lowering)) {
-        const hopper::KernelClass own = measure::class_of(job);
-        const hopper::TunedRow* known =
+        const gpu::KernelClass own = measure::class_of(job);
+        const gpu::TunedRow* known =
             options.again || !lowering.tuned ? nullptr : lowering.tuned->nearest(own);
         if (known != nullptr && known->extents == own.extents) continue;
-        if (seen.insert(own.name + hopper::text(own.extents)).second)
-          jobs.push_back(std::move(job));
+        if (seen.insert(own.name + gpu::text(own.extents)).second) jobs.push_back(std::move(job));
       }
     } catch (const Error& error) {
       options.says(std::string("not tuned: ") + error.what());
@@ -68,14 +67,14 @@ TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& opt
       .most = options.most, .screen_seconds = options.seconds / 6, .seconds = options.seconds};
   measure::Tuner tuner(gpu.state());
   tuner.compile_ahead(jobs, effort);
-  hopper::TunedRows rows;
+  gpu::TunedRows rows;
   for (const measure::TuneJob& job : jobs) {
     const measure::TimedKernel kernel = tuner.tune(job, effort);
     rows.set(kernel.kernel, kernel.choices);
     report.kernels.push_back(as_public(job, kernel));
     options.done(report.kernels.back());
   }
-  if (options.keeps) hopper::save_tuned_rows(report.file = file, rows);
+  if (options.keeps) gpu::save_tuned_rows(report.file = file, rows);
   return report;
 }
 

@@ -49,7 +49,7 @@ void TuneTensors::reserve(Region& region, size_t bytes) {
   const size_t size = std::max({bytes, 2 * region.memory.bytes(), kSmallest});
   region.memory = {};
   region.memory = {state_.context, size, state_.stream, "tensors to tune with",
-                   hopper::Allocation::plain};
+                   gpu::Allocation::plain};
   // In pairs these are numbers of fp32 as well.
   fill_random(state_,
               dense_view(region.memory.data(), DType::bf16, 1, static_cast<int64_t>(size / 2)),

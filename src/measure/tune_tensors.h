@@ -5,13 +5,13 @@
 
 #include <vector>
 
-#include "hopper/launch/launched_kernel.h"
+#include "gpu/launch/launched_kernel.h"
 
 namespace coda::measure {
 
 class TuneTensors {
  public:
-  explicit TuneTensors(hopper::HopperState& state) : state_(state) {}
+  explicit TuneTensors(gpu::GpuState& state) : state_(state) {}
 
   // In so many sets that none is found in L2 when its turn comes again. Views of earlier calls are
   // no longer valid.
@@ -20,12 +20,12 @@ class TuneTensors {
 
  private:
   struct Region {
-    hopper::DeviceMemory memory;
+    gpu::DeviceMemory memory;
     size_t used = 0;
   };
   void reserve(Region& region, size_t bytes);
 
-  hopper::HopperState& state_;
+  gpu::GpuState& state_;
   Region read_;
   Region written_;
   Region indices_;

@@ -15,7 +15,14 @@ using testing::HasSubstr;
 TEST(MakeBackend, ByName) {
   EXPECT_EQ(make_backend("cpu")->name(), "cpu");
   EXPECT_EQ(make_backend("reference")->name(), "reference");
-  EXPECT_EQ(make_backend("best")->name(), why_no_gpu().empty() ? "hopper" : "cpu");
+  EXPECT_EQ(make_backend("best")->name(), why_no_gpu().empty() ? "gpu" : "cpu");
+  for (const char* name : {"gpu", "hopper"}) {  // the former name of the same backend
+    if (why_no_gpu().empty()) {
+      EXPECT_EQ(make_backend(name)->name(), "gpu");
+    } else {
+      EXPECT_THROW(make_backend(name), Error);
+    }
+  }
   EXPECT_GT(make_backend("cpu", {.threads = 1})->rates().flops_per_second, 0);
 }
 
@@ -24,7 +31,7 @@ TEST(MakeBackend, SaysWhatThereIs) {
     make_backend("cuda");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("\"cpu\""), HasSubstr("\"hopper\""),
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("\"cpu\""), HasSubstr("\"gpu\""),
                                     HasSubstr("\"best\""), HasSubstr("\"reference\"")));
   }
 }

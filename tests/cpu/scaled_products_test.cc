@@ -7,7 +7,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/program_run.h"
-#include "hopper/eight_bit_programs.h"
+#include "gpu/eight_bit_programs.h"
 #include "program/evaluate.h"
 #include "program/random_program.h"
 

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "hopper/clean_kernels.h"
-#include "hopper/codegen/gemm_program.h"
-#include "hopper/codegen/kernel_names.h"
-#include "hopper/jit/parallel_for.h"
+#include "gpu/clean_kernels.h"
+#include "gpu/codegen/gemm_program.h"
+#include "gpu/codegen/kernel_names.h"
+#include "gpu/jit/parallel_for.h"
 #include "lab/table/table_cases.h"
 #include "tools/run_command.h"
 
@@ -96,14 +96,14 @@ TEST(TableMaker, KnowsTheSchedulesOfATileApart) {
 // At the sizes of the table and beyond them. Of products only: nothing else has a configuration.
 // One text for all sizes and names. Beyond them a first choice may spill: then the next is taken.
 TEST(ShippedTable, LeadsToKernelsWithoutADefect) {
-  const auto compiler = hopper::find_nvrtc();
-  const hopper::CleanKernels clean = hopper::known_clean_kernels();
+  const auto compiler = gpu::find_nvrtc();
+  const gpu::CleanKernels clean = gpu::known_clean_kernels();
   const bool is_recording = std::getenv("CODA_RECORD_KERNELS") != nullptr;
   std::mutex mutex;
-  std::map<std::string, hopper::CompiledKernel> compiled;  // by digest
+  std::map<std::string, gpu::CompiledKernel> compiled;  // by digest
   const auto spilled_bytes = [&](const std::string& source) -> int64_t {
     if (!compiler) return 0;
-    const std::string digest = hopper::digest_of_kernel(*compiler, source);
+    const std::string digest = gpu::digest_of_kernel(*compiler, source);
     if (const int64_t known = clean.spilled_bytes(digest); known >= 0 && !is_recording)
       return known;
     {
@@ -111,11 +111,11 @@ TEST(ShippedTable, LeadsToKernelsWithoutADefect) {
       if (const auto found = compiled.find(digest); found != compiled.end())
         return found->second.spilled_bytes();
     }
-    hopper::CompiledKernel kernel = compiler->compile(source);
+    gpu::CompiledKernel kernel = compiler->compile(source);
     const int64_t spilled = kernel.spilled_bytes();
     const std::lock_guard lock(mutex);
     const bool is_new = compiled.emplace(digest, std::move(kernel)).second;
-    if (is_new && spilled > 0) hopper::record_kernel(digest, spilled);
+    if (is_new && spilled > 0) gpu::record_kernel(digest, spilled);
     return spilled;
   };
   std::vector<measure::TuneJob> jobs;
@@ -124,10 +124,10 @@ TEST(ShippedTable, LeadsToKernelsWithoutADefect) {
       jobs.push_back(std::move(job));
   }
   std::set<std::string> sources;
-  hopper::parallel_for(jobs.size(), 0, [&](size_t i) {
+  gpu::parallel_for(jobs.size(), 0, [&](size_t i) {
     jobs[i].options.spilled_bytes = spilled_bytes;
-    const hopper::GemmProgram program(hopper::without_names(jobs[i].program), jobs[i].sizes,
-                                      jobs[i].options);
+    const gpu::GemmProgram program(gpu::without_names(jobs[i].program), jobs[i].sizes,
+                                   jobs[i].options);
     std::string source = measure::without_comments(program.make(jobs[i].kernel).launch.source);
     const std::lock_guard lock(mutex);
     sources.insert(std::move(source));
@@ -136,13 +136,13 @@ TEST(ShippedTable, LeadsToKernelsWithoutADefect) {
   // What was compiled to learn of spills is not compiled again.
   std::erase_if(sources, [&](const std::string& source) {
     if (!compiler) return false;
-    const auto found = compiled.find(hopper::digest_of_kernel(*compiler, source));
+    const auto found = compiled.find(gpu::digest_of_kernel(*compiler, source));
     if (found == compiled.end()) return false;
     EXPECT_EQ(found->second.defect, "") << found->second.log << "\n" << source;
-    if (found->second.defect.empty()) hopper::record_kernel(found->first, 0);
+    if (found->second.defect.empty()) gpu::record_kernel(found->first, 0);
     return true;
   });
-  hopper::expect_no_defects(sources);
+  gpu::expect_no_defects(sources);
 }
 
 }  // namespace

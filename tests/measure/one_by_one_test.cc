@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "hopper/lower.h"
+#include "gpu/lower.h"
 #include "measure/guarded_run.h"
 #include "program/evaluate.h"
 #include "program/library_programs.h"
@@ -91,7 +91,7 @@ TEST(OneByOne, EachProgramOfTheLibraryHasKernelsForThem) {
     if (!plan) continue;
     ++count;
     for (const PlanStep& step : plan->forward)
-      EXPECT_NO_THROW(hopper::lower(std::get<Program>(step.work), sizes, {}))
+      EXPECT_NO_THROW(gpu::lower(std::get<Program>(step.work), sizes, {}))
           << name << " " << step.name;
   }
   EXPECT_GT(count, 25U);

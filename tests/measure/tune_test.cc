@@ -9,8 +9,8 @@
 #include <set>
 
 #include "coda/error.h"
-#include "hopper/lower.h"
-#include "hopper/lower_parts.h"
+#include "gpu/lower.h"
+#include "gpu/lower_parts.h"
 
 namespace coda::measure {
 namespace {
@@ -37,8 +37,8 @@ Program split_in_parts() {
 }
 
 // Strides as a plan's tensors have.
-hopper::LowerOptions padded(const Program& program) {
-  hopper::LowerOptions options;
+gpu::LowerOptions padded(const Program& program) {
+  gpu::LowerOptions options;
   options.uses_table = false;
   for (const TensorDecl& decl : program.tensors) {
     const int64_t columns = decl.shape.cols.evaluate(kSizes);
@@ -54,10 +54,9 @@ std::vector<std::string> names_of(const std::vector<TuneJob>& jobs) {
 }
 
 // "kConfig{...}" of the text of each kernel with products.
-std::vector<std::string> configurations(const Program& program,
-                                        const hopper::LowerOptions& options) {
+std::vector<std::string> configurations(const Program& program, const gpu::LowerOptions& options) {
   std::vector<std::string> all;
-  for (const hopper::KernelLaunch& launch : hopper::lower(program, kSizes, options)) {
+  for (const gpu::KernelLaunch& launch : gpu::lower(program, kSizes, options)) {
     const size_t begin = launch.source.find("kConfig{");
     if (begin == std::string::npos) continue;
     all.push_back(launch.source.substr(begin, launch.source.find(".layout", begin) - begin));
@@ -94,12 +93,12 @@ TEST(TuneJobs, OfAProductInFp32AreNone) {
 TEST(TuneJobs, ThatAreTimedAreWhatIsLowered) {
   const Program program = split_in_parts();
   const std::vector<TuneJob> jobs = tune_jobs(program, kSizes, padded(program));
-  std::vector<hopper::KernelLaunch> lowered;
-  for (hopper::KernelLaunch& launch : hopper::lower(program, kSizes, padded(program)))
+  std::vector<gpu::KernelLaunch> lowered;
+  for (gpu::KernelLaunch& launch : gpu::lower(program, kSizes, padded(program)))
     if (!launch.maps.empty()) lowered.push_back(std::move(launch));
   ASSERT_EQ(lowered.size(), jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) {
-    const std::vector<hopper::KernelLaunch> timed = tuned_launches(jobs[i], {.most = 1});
+    const std::vector<gpu::KernelLaunch> timed = tuned_launches(jobs[i], {.most = 1});
     EXPECT_EQ(timed.front().numbers, lowered[i].numbers) << jobs[i].name;
     EXPECT_EQ(timed.front().shared_bytes, lowered[i].shared_bytes);
     EXPECT_EQ(timed.front().maps.size(), lowered[i].maps.size());
@@ -110,13 +109,13 @@ TEST(TuneJobs, ThatAreTimedAreWhatIsLowered) {
 // Whatever was fastest is taken when the program is lowered, for each part its own.
 TEST(TuneJobs, ResultsAreFoundWhenTheProgramIsLowered) {
   for (const Program& program : {whole_program(), split_in_parts()}) {
-    hopper::LowerOptions options = padded(program);
+    gpu::LowerOptions options = padded(program);
     const std::vector<std::string> usual = configurations(program, options);
     const std::vector<TuneJob> jobs = tune_jobs(program, kSizes, options);
-    auto rows = std::make_shared<hopper::TunedRows>();
+    auto rows = std::make_shared<gpu::TunedRows>();
     for (const TuneJob& job : jobs) {
-      const hopper::GemmProgram part(job.program, job.sizes, job.options);
-      const std::vector<hopper::RankedChoice> ranked = part.ranked(job.kernel);
+      const gpu::GemmProgram part(job.program, job.sizes, job.options);
+      const std::vector<gpu::RankedChoice> ranked = part.ranked(job.kernel);
       rows->set(class_of(job), {{ranked.back().choice, 1.0}, {ranked.front().choice, 2.0}});
     }
     options.tuned = rows;
@@ -131,19 +130,19 @@ TEST(TunedLaunches, OfDiverseOnesHaveEveryTileWithEverySchedule) {
   const Program program = whole_program();
   const std::vector<TuneJob> jobs = tune_jobs(program, kSizes, padded(program));
   std::set<std::string> all;
-  for (const hopper::KernelLaunch& launch :
+  for (const gpu::KernelLaunch& launch :
        tuned_launches(jobs.front(), {.most = 24, .is_diverse = true})) {
     const std::string tile = field_of(launch.source, ".tile_m = ", ", .cluster_m");
     all.insert(tile + " " + field_of(launch.source, "Schedule::", ","));
   }
-  for (const hopper::TileKind& kind : hopper::tile_kinds()) {
+  for (const gpu::TileKind& kind : gpu::tile_kinds()) {
     const bool is_cooperative = kind.schedule == device::Schedule::cooperative;
     EXPECT_EQ(all.count(std::to_string(kind.m) + ", .tile_n = " + std::to_string(kind.n) +
                         (is_cooperative ? " cooperative" : " ping_pong")),
               1U)
         << kind.m << "x" << kind.n << (is_cooperative ? " cooperative" : " ping-pong");
   }
-  EXPECT_EQ(all.size(), hopper::tile_kinds().size());
+  EXPECT_EQ(all.size(), gpu::tile_kinds().size());
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ case $name in
     # Only what public headers declare: names in namespace coda itself, of no inner part.
     nm -DC --defined-only "$build/libcoda.so" | awk '{$1 = $2 = ""; print}' > exported
     grep -q 'coda::compile(' exported || fail "compile() is not exported"
-    ! grep -E 'coda::(cpu|hopper|measure|program|plan)::|libxsmm|nlohmann|fmt::' exported ||
+    ! grep -E 'coda::(cpu|gpu|measure|program|plan)::|libxsmm|nlohmann|fmt::' exported ||
       fail "these are no one's business"
     readelf -d "$build/libcoda.so" | grep -q "SONAME.*libcoda.so.${VERSION%.*}]" || fail "SONAME"
     ;;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a machine may lack: PyTorch, a GPU's driver, the compiler of kernels. Each is an Error with
 a remedy, and the process goes on. (Of a driver that does not start, and of versions:
-tests/hopper/bad_input_test.cc.)
+tests/gpu/bad_input_test.cc.)
 
 Libraries are opened once in a process, so each case has one of its own."""
 
@@ -25,7 +25,7 @@ def twice(dtype):
         "program twice { store(y:f32, tile(x[M, N]:f32) * 2) }".replace("f32", dtype)).plan()
 
 def on_a_gpu():
-    coda_cpp.Session(twice("bf16"), {"M": 2, "N": 3}, on="hopper")
+    coda_cpp.Session(twice("bf16"), {"M": 2, "N": 3}, on="gpu")
 
 def kernels():
     _core.precompile([(twice("bf16"), {"M": 64, "N": 64})], 132)

@@ -16,7 +16,7 @@ from coda_cpp.torch_backend import coda, notices
 from compiled import Recorder
 
 WIDTH = 32
-_A100 = ("GPU 0 (NVIDIA A100-SXM4-80GB) has compute capability 8.0: the Hopper backend's kernels "
+_A100 = ("GPU 0 (NVIDIA A100-SXM4-80GB) has compute capability 8.0: the GPU backend's kernels "
          "need 9.0")
 
 

@@ -29,7 +29,7 @@ def warn_once(text: str) -> None:
 @functools.cache
 def _why_no_kernels(device: int) -> str:
     try:
-        backend("hopper", device)
+        backend("gpu", device)
         _core.precompile([], 132)  # of nothing: whether NVRTC is there
         return ""
     except Error as why:

@@ -9,7 +9,7 @@
 #include "net.h"
 
 #if __has_include("runtime/arena.h") || __has_include("base/sha256.h") || \
-                                                      __has_include("coda/hopper/device_memory.h")
+                                                      __has_include("coda/gpu/device_memory.h")
 #error "headers of the library's inside are in reach"
 #endif
 

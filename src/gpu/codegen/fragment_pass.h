@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// One walk over a sub-tile's fragments, as lines of a function of the tile space's CUDA struct.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "gpu/codegen/function_text.h"
+
+namespace coda::gpu {
+
+// The lines of one walk over a sub-tile's fragments: of the one that makes what the effects need,
+// or of one that adds up groups of columns ahead of it. What is written once in a walk has a name
+// there.
+struct Pass {
+  int walk = -1;  // ahead of the fragments
+  bool is_walk() const { return walk >= 0; }
+  std::map<std::pair<int, int>, std::string> packed_names;  // step, plane
+  Body before{4};  // arrays that outlive the loop over pairs
+  Body early{6};   // direct loads, all before any is used
+  Body body{6};
+  Body after{4};
+};
+
+// `ahead`: behind what outlives the loop over pairs; `last`: of a pair.
+inline std::string fragment_lines(const Pass& pass, const std::string& ahead,
+                                  const std::string& last) {
+  const bool row = pass.body.mentions("row") || pass.body.mentions("inside") ||
+                   pass.early.mentions("row") || pass.early.mentions("inside");
+  const auto head = [&](const Body& body) {
+    std::string text = "#pragma unroll\n    for (u32 pair = 0; pair < kPairs; ++pair) {\n";
+    const bool inside = body.mentions("inside");
+    if (row && (inside || body.mentions("row")))
+      text += "      const u32 row = at.row + 8 * (pair % 2);\n";
+    if (inside || body.mentions("column"))
+      text += "      const u32 column = at.column + 8 * (pair / 2);\n";
+    if (inside)
+      text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
+    return text;
+  };
+  std::string lines = pass.before.text() + ahead;
+  if (!pass.early.empty()) lines += head(pass.early) + pass.early.text() + "    }\n";
+  return lines + head(pass.body) + pass.body.text() + last + "    }\n" + pass.after.text();
+}
+
+}  // namespace coda::gpu

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA text, built line by line. Patterns stand as they will be read.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace coda::gpu {
+
+using Parts = std::initializer_list<std::string_view>;  // made from left to right
+
+// `pattern` with its "$"s replaced by `parts`, in order.
+inline std::string filled(std::string_view pattern, Parts parts) {
+  std::string text;
+  for (std::string_view part : parts) {
+    const size_t hole = pattern.find('$');
+    text += pattern.substr(0, hole);
+    text += part;
+    pattern.remove_prefix(hole + 1);
+  }
+  return text += pattern;
+}
+
+// Lines of a function's body.
+class Body {
+ public:
+  explicit Body(int indent) : indent_(indent) {}
+  void line(std::string_view pattern, Parts parts = {}) {
+    if (!pattern.empty()) text_ += std::string(indent_, ' ') + filled(pattern, parts);
+    text_ += "\n";
+  }
+  bool mentions(const std::string& word) const {
+    const auto is_word = [](char c) {
+      return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    };
+    for (size_t at = text_.find(word); at != std::string::npos; at = text_.find(word, at + 1)) {
+      const bool begins = at == 0 || (!is_word(text_[at - 1]) && text_[at - 1] != '.');
+      const size_t end = at + word.size();
+      if (begins && (end == text_.size() || !is_word(text_[end]))) return true;
+    }
+    return false;
+  }
+  void add(const Body& lines) { text_ += lines.text_; }
+  const std::string& text() const { return text_; }
+  bool empty() const { return text_.empty(); }
+
+ private:
+  int indent_;
+  std::string text_;
+};
+
+// `lines` end with a newline each; `prefix` is a line before the signature: its template.
+inline std::string function(const std::string& type, const std::string& signature,
+                            const std::string& lines, const std::string& prefix = "") {
+  return "\n" + prefix + "  __device__ __forceinline__ static " + type + " " + signature +
+         (lines.empty() ? " {}\n" : " {\n" + lines + "  }\n");
+}
+
+}  // namespace coda::gpu

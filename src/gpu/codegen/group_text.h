@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile space's values with one column for each group of columns (sums over heads, and what is
+// made of them), as text of its CUDA struct: `Groups` and the functions that make them ahead of the
+// sub-tiles (device/epilogue/group_values.cuh). What a walk adds up is written by whoever writes
+// fragments.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/codegen/function_text.h"
+#include "gpu/codegen/row_values.h"
+#include "gpu/codegen/space_places.h"
+
+namespace coda::gpu {
+
+// Refers to what it is made of, which outlives it.
+class GroupText {
+ public:
+  GroupText(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& analysis,
+            SpacePlaces& places, ValueNames& names, RowValues& rows, LaunchArguments& arguments);
+
+  bool empty() const { return analysis_.groups.span == 0; }
+
+  // The field of Groups for plane `plane` of value i, or of what reads it there.
+  std::string field(int i, int plane);
+  // Sums that walk `walk` makes, of those that something needs.
+  std::vector<int> sums_of(uint32_t walk) const;
+  // For what is to be read from Groups; before the texts.
+  void write();
+
+  std::string fields_text() const;
+  std::string begin_text() const;
+  std::string end_text() const;  // of walks
+  std::string next_text() const;
+
+ private:
+  using At = ValueText::At;
+  const Step& step(int i) const { return sizes_.step(i); }
+  void find_live();
+  void write_step(int i, int plane);
+  std::optional<std::string> source(const At& at);
+  std::optional<std::string> tile(const At& at);
+  std::string element(const At& at) { return field(at.step, at.plane) + ".value[eight][pair]"; }
+  Body& lines_of(int i) { return lines_[analysis_.groups.known.at(i)]; }
+  std::string column(int reader, int plane, const std::string& base_column) const;
+  std::string place(int i, int plane, const std::string& row, const std::string& base_column);
+  int step_with(const Dim& pairing) const;
+
+  const ProgramSizes& sizes_;
+  const program::TileMap& map_;
+  const SpaceAnalysis& analysis_;
+  SpacePlaces& places_;
+  ValueNames& names_;
+  RowValues& rows_;
+  LaunchArguments& arguments_;
+  ValueText values_;
+  std::set<int> live_;                                      // steps that effects need
+  std::vector<std::pair<std::string, std::string>> types_;  // of fields, with their names
+  uint32_t maxima_ = 0;                                     // floats a warp, of blocks so far
+  std::vector<Body> lines_;                                 // when so many walks are over
+};
+
+}  // namespace coda::gpu

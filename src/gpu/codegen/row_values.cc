@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row outside the space has values of 0 and the index 0, so that nothing outside is read.
+#include "gpu/codegen/row_values.h"
+
+#include "gpu/codegen/expressions.h"
+#include "program/step_table.h"
+
+namespace coda::gpu {
+
+RowValues::RowValues(const ProgramSizes& sizes, const SpaceAnalysis& analysis,
+                     const SpaceOperands& operands, ValueNames& names, LaunchArguments& arguments)
+    : sizes_(sizes),
+      analysis_(analysis),
+      operands_(operands),
+      names_(names),
+      arguments_(arguments),
+      values_(sizes, nullptr, &analysis.representative,
+              {.place = [](const At&) { return std::string(); },
+               .source = [this](const At& at) { return loaded(at.step); },
+               .name = [this](const At& at) { return names_.of_step(at.step); },
+               .write = [this](const At& at, const std::string& name,
+                               const std::string& text) { write(at.step, name, text); }}) {}
+
+std::string RowValues::place(int tensor) {
+  return sizes_.stride(tensor) == 1 ? "row"
+                                    : "static_cast<u64>(row) * " + arguments_.stride(tensor);
+}
+
+void RowValues::write(int i, const std::string& name, const std::string& text) {
+  lines_of(i).line("const float $ = $;", {name, text});
+}
+
+std::optional<std::string> RowValues::loaded(int i) {
+  const Step& s = step(i);
+  if (!program::is_vector_load(s)) return std::nullopt;
+  const std::string load = filled(
+      "load_element<$>($, ", {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor())});
+  const std::string& name = names_.of_step(i);
+  write(i, name,
+        s.shape.is_scalar() ? load + "0)"
+                            : filled("is_inside ? $$) : 0.0f", {load, place(s.tensor())}));
+  return name;
+}
+
+std::string RowValues::value(int i) {
+  i = analysis_.representative[i];
+  std::string name = values_.value({.step = i});
+  if (program::is_constant(step(i))) return name;
+  const bool scalar = step(i).shape.is_scalar();
+  if (kept_.insert(i).second) {
+    fields_.line("float $$;", {name, scalar ? "" : "[kConfig.blocks_m()][2]"});
+    lines_of(i).line("rows.$$ = $;", {name, scalar ? "" : "[block][side]", name});
+  }
+  return "rows." + name + (scalar ? "" : "[kBlock][pair % 2]");
+}
+
+std::string RowValues::index(int tensor) {
+  std::string& name = index_names_[tensor];
+  if (name.empty()) {
+    name = names_.make(sizes_.tensor(tensor).name + "_index");
+    fields_.line("int $[kConfig.blocks_m()][2];", {name});
+    row_lines_.line("rows.$[block][side] = is_inside ? reinterpret_cast<const int*>($)[$] : 0;",
+                    {name, arguments_.pointer(tensor), place(tensor)});
+  }
+  return "rows." + name;
+}
+
+std::string RowValues::known_maximum(int tensor) {
+  std::string& name = maximum_names_[tensor];
+  if (name.empty()) {
+    name = names_.make(sizes_.tensor(tensor).name + "_known");
+    fields_.line("u32 $;", {name});
+    scalar_lines_.line("rows.$ = raised_word($);", {name, arguments_.pointer(tensor)});
+  }
+  return "rows." + name;
+}
+
+// Made of the index where it is read: begin_tile would wait for it.
+std::string RowValues::table_row(int index_tensor, int table, const std::string& which) {
+  std::string& rows = table_rows_[sizes_.tensor(table).shape.rows];
+  if (rows.empty()) rows = arguments_.stored_rows(table);
+  return filled("table_row($$, $)", {index(index_tensor), which, rows});
+}
+
+std::string RowValues::begin(int64_t rows) const {
+  std::string lines = scalar_lines_.text();
+  if (row_lines_.empty()) return lines;
+  return lines +
+         "#pragma unroll\n"
+         "    for (u32 block = 0; block < kConfig.blocks_m(); ++block) {\n"
+         "#pragma unroll\n"
+         "      for (u32 side = 0; side < 2; ++side) {\n"
+         "        const u32 row = at.row + block * kWgmmaM + 8 * side;\n"
+         "        const bool is_inside = row < " +
+         arguments_.number(operands_.own("rows"), rows) + ";\n" + row_lines_.text() +
+         "      }\n    }\n";
+}
+
+}  // namespace coda::gpu

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile space's per-row values and scalars, as text of its CUDA struct: begin_tile loads and
+// computes them once a tile, for the rows that a thread has, and keeps in Rows what fragments read.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/codegen/function_text.h"
+#include "gpu/codegen/space_operands.h"
+#include "gpu/codegen/value_names.h"
+#include "gpu/codegen/value_text.h"
+
+namespace coda::gpu {
+
+// Refers to what it is made of, which outlives it.
+class RowValues {
+ public:
+  RowValues(const ProgramSizes& sizes, const SpaceAnalysis& analysis, const SpaceOperands& operands,
+            ValueNames& names, LaunchArguments& arguments);
+
+  // Step i's value, as a fragment's pair reads it.
+  std::string value(int i);
+  // An i32 vector as integers, the thread's two rows of each block: indices of columns.
+  std::string index(int tensor);
+  // What a scalar that the program raises has been raised to before the tile.
+  std::string known_maximum(int tensor);
+  // The row of a table that an i32 vector names for the thread's row `which`: "[kBlock][0]".
+  std::string table_row(int index, int table, const std::string& which);
+
+  std::string fields() const { return fields_.text(); }  // of Rows
+  // The lines of begin_tile, for a space of so many rows.
+  std::string begin(int64_t rows) const;
+
+ private:
+  using At = ValueText::At;
+  const Step& step(int i) const { return sizes_.step(i); }
+  Body& lines_of(int i) { return step(i).shape.is_scalar() ? scalar_lines_ : row_lines_; }
+  void write(int i, const std::string& name, const std::string& text);
+  std::optional<std::string> loaded(int i);
+  std::string place(int tensor);
+
+  const ProgramSizes& sizes_;
+  const SpaceAnalysis& analysis_;
+  const SpaceOperands& operands_;
+  ValueNames& names_;
+  LaunchArguments& arguments_;
+  ValueText values_;  // as begin_tile knows them
+  std::set<int> kept_;
+  std::map<int, std::string> index_names_;  // tensor
+  std::map<int, std::string> maximum_names_;
+  std::map<Dim, std::string> table_rows_;
+  Body fields_{4};
+  Body scalar_lines_{4};
+  Body row_lines_{8};
+};
+
+}  // namespace coda::gpu

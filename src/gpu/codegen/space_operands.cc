@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each box that is copied has a descriptor among the kernel's arguments. A wide tensor whose
+// members lie one half after the other is described as two tensors, so that no box crosses from one
+// half into the other.
+#include "gpu/codegen/space_operands.h"
+
+#include <string>
+
+#include "base/rounding.h"
+#include "device/layout/tile_order.cuh"
+#include "gpu/codegen/function_text.h"
+#include "program/step_table.h"
+
+namespace coda::gpu {
+namespace {
+
+using device::Major;
+
+// Rows of tiles that are walked together (lab/notebook/hopper.md).
+constexpr int64_t kBandRows = 2048;
+
+// `choose(k)` for k = 0, 1, ..., told apart by `variable`.
+template <class Choose>
+std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
+  std::string text;
+  for (size_t k = 0; k + 1 < count; ++k)
+    text += filled("    if ($ == $) $\n", {variable, std::to_string(k), choose(k)});
+  return text + "    " + choose(count - 1) + "\n";
+}
+
+}  // namespace
+
+SpaceOperands::SpaceOperands(const ProgramSizes& sizes, const program::TileMap& map,
+                             const SpaceAnalysis& analysis, const device::GemmConfig& config,
+                             const std::string& name, LaunchArguments& arguments)
+    : sizes_(sizes),
+      map_(map),
+      analysis_(analysis),
+      config_(config),
+      shape_(analysis.traits()),
+      name_(name),
+      arguments_(arguments) {}
+
+int64_t SpaceOperands::half(int i) const {
+  return map_.pairing[i] == Dim(0) ? 0 : sizes_.size(map_.pairing[i]) / 2;
+}
+bool SpaceOperands::is_concatenated(int i) const { return map_.pairing[i] == step(i).shape.cols; }
+std::string SpaceOperands::own(const std::string& what) const {
+  return what + "_" + name_.substr(std::string("Space").size());
+}
+int64_t SpaceOperands::base() const { return sizes_.size(tile_space().shape.cols); }
+
+std::string SpaceOperands::shape_text(bool keeps_tables) const {
+  std::string text =
+      "  static constexpr EpilogueTraits kTraits{.parts = " + std::to_string(shape_.parts);
+  const auto field = [&](const char* name, uint32_t value, uint32_t standard) {
+    if (value != standard) text += std::string(", .") + name + " = " + std::to_string(value);
+  };
+  field("natural_half", shape_.natural_half, 0);
+  field("segments", shape_.segments, 1);
+  text += ", .loads = " + std::to_string(shape_.loads);
+  field("byte_loads", shape_.byte_loads, 0);
+  text += ", .stores = " + std::to_string(shape_.stores);
+  field("wide_loads", shape_.wide_loads, 0);
+  field("wide_stores", shape_.wide_stores, 0);
+  field("bytes", shape_.bytes, 0);
+  field("byte_rows", shape_.byte_rows, 0);
+  field("byte_columns", shape_.byte_columns, 0);
+  field("column_partials", shape_.column_partials, 0);
+  if (keeps_tables) text += ", .keeps_tables = true";
+  field("group_span", shape_.group_span, 0);
+  field("group_walks", shape_.group_walks, 0);
+  field("group_loads", shape_.group_loads, 0);
+  field("block_maxima", shape_.block_maxima, 0);
+  return text + "};\n";
+}
+
+std::string SpaceOperands::extents() {
+  const int64_t rows = sizes_.size(tile_space().shape.rows);
+  const std::string rows_text = arguments_.number(own("rows"), rows);
+  const std::string columns_text = arguments_.number(own("columns"), base());
+  const device::TileOrder order = device::tile_order(
+      config_, shape_, static_cast<uint32_t>(rows), static_cast<uint32_t>(base()),
+      static_cast<uint32_t>(kBandRows / (config_.tile_m * config_.cluster_m)));
+  const std::string band = arguments_.number(own("band"), order.band);
+  const std::string tile_columns = arguments_.number(own("tile_columns"), order.columns);
+  const std::string order_text =
+      filled("{.rows = $, .columns = $, .band = $}",
+             {arguments_.number(own("tile_rows"), order.rows), tile_columns, band});
+  return function("u32", "rows(const Arguments& a)", "    return " + rows_text + ";\n") +
+         function("u32", "columns(const Arguments& a)", "    return " + columns_text + ";\n") +
+         function("TileOrder", "order(const Arguments& a)", "    return " + order_text + ";\n");
+}
+
+std::string SpaceOperands::operands() {
+  const auto segments = static_cast<size_t>(analysis_.segments);
+  const Step& first = step(analysis_.parts.front().gemm);
+  const auto a_map = [&](size_t s) { return "return &" + operand_a(first.segments()[s]) + ";"; };
+  const auto blocks = [&](size_t s) {
+    const GemmSegment& segment = first.segments()[s];
+    const Shape& shape = tensor(segment.a).shape;
+    const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
+    return filled("return $;", {arguments_.number(own("k_blocks") + "_" + std::to_string(s),
+                                                  ceil_div(k, config_.block_k()))});
+  };
+  const size_t loaded_parts = shape_.loaded_parts();
+  const auto b_map = [&](size_t index) {
+    return "return &" + operand_b(index % loaded_parts, index / loaded_parts) + ";";
+  };
+  const std::string b_index = segments == 1 ? "part"
+                              : loaded_parts == 1
+                                  ? "segment"
+                                  : "segment * " + std::to_string(shape_.parts) + " + part";
+  const std::string a_text = chosen("segment", segments, a_map);
+  const std::string b_text = chosen(b_index, segments * loaded_parts, b_map);
+  const std::string k_text = chosen("segment", segments, blocks);
+  return function("const TensorMap*", "a(const Arguments& a, u32 segment)", a_text) +
+         function("const TensorMap*", "b(const Arguments& a, u32 segment, u32 part)", b_text) +
+         function("u32", "k_blocks(const Arguments& a, u32 segment)", k_text) +
+         (analysis_.has_scales ? scales() : "");
+}
+
+// Blocks of K are counted through all segments; those of 64 in whole stages of two, of which the
+// last may lie outside.
+std::string SpaceOperands::scales() {
+  const auto of_segments = [&](int gemm, const auto& scale) {
+    const std::vector<GemmSegment>& segments = step(gemm).segments();
+    std::string text;
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const int64_t k = sizes_.size(tensor(segments[s].a).shape.cols);
+      const int64_t stages = ceil_div(k, config_.block_k());
+      const std::string number = "_" + std::to_string(s);
+      std::string value = scale(segments[s]);
+      std::string count = arguments_.number(own("k_blocks") + number, stages);
+      if (config_.has_block_scales) {
+        value = filled(
+            "k < $ ? $ : 0.0f",
+            {arguments_.number(own("scale_blocks") + number, ceil_div(k, kScaleBlock)), value});
+        count += " * 2";
+      }
+      text += s + 1 == segments.size()
+                  ? filled("return $; ", {value})
+                  : filled("if (k < $) return $; k -= $; ", {count, value, count});
+    }
+    return "{ " + text + "}";
+  };
+  // Of a stored row of the operand.
+  const auto scale_at = [&](int operand, int scales, ScaleOrder order,
+                            const std::string& row) -> std::string {
+    if (scales < 0) return "1.0f";
+    const bool is_of_rows = tensor(scales).shape.rows == tensor(operand).shape.rows;
+    const auto over = [&](const std::string& index, int64_t span) {
+      return "(" + index + ") / " + std::to_string(span);
+    };
+    const std::string block = std::to_string(kScaleBlock);
+    const bool is_turned = order == ScaleOrder::transposed_blocks;
+    return filled("load_element<Element::f32>($, static_cast<u64>($) * $ + $)",
+                  {arguments_.pointer(scales),
+                   is_turned                     ? "k * " + block
+                   : order == ScaleOrder::blocks ? over(row, kScaleBlock) + " * " + block
+                   : is_of_rows                  ? row
+                                                 : "(" + over(row, kScaleSpan) + ")",
+                   arguments_.stride(scales), is_turned ? over(row, kScaleBlock) : "k"});
+  };
+  const std::string rows = of_segments(analysis_.parts.front().gemm, [&](const GemmSegment& s) {
+    return scale_at(s.a, s.scales_a, s.order_a, "row");
+  });
+  const auto of_part = [&](size_t part) {
+    const Part& p = analysis_.parts[part];
+    return of_segments(p.gemm, [&](const GemmSegment& s) {
+      const bool is_second = p.member == 1 && analysis_.natural_half == 0;
+      const int64_t half = sizes_.size(tensor(s.b).shape.rows) / 2;
+      return scale_at(s.b, s.scales_b, s.order_b,
+                      is_second ? arguments_.number(own("half"), half) + " + column" : "column");
+    });
+  };
+  return function("float", "scale_of_row(const Arguments& a, u32 k, u32 row)",
+                  "    " + rows + "\n") +
+         function("float", "scale_of_column(const Arguments& a, u32 k, u32 part, u32 column)",
+                  chosen("part", shape_.loaded_parts(), of_part));
+}
+
+std::string SpaceOperands::operand_a(const GemmSegment& segment) {
+  return operand(whole(segment.a), config_.major_a(), device::box_a(config_), "");
+}
+
+std::string SpaceOperands::operand_b(size_t part, size_t segment) {
+  const Part& p = analysis_.parts[part];
+  const GemmSegment& s = step(p.gemm).segments()[segment];
+  TensorMapSpec spec = whole(s.b);
+  std::string role;
+  if (p.member >= 0 && analysis_.natural_half == 0) {
+    int64_t& outer = s.transpose_b ? spec.rows : spec.columns;
+    outer /= 2;
+    (s.transpose_b ? spec.row_offset : spec.column_offset) = p.member * outer;
+    role = p.member == 0 ? "_first" : "_second";
+  }
+  return operand(spec, config_.major_b(), device::box_b(config_, shape_), role);
+}
+
+std::string SpaceOperands::operand(TensorMapSpec spec, Major major, const device::OperandBox& box,
+                                   const std::string& role) {
+  const bool k_inner = major == Major::k;
+  spec.box_rows = k_inner ? box.outer : box.k;
+  spec.box_columns = k_inner ? box.k : box.outer;
+  return arguments_.map(spec, role);
+}
+
+TensorMapSpec SpaceOperands::whole(int t) const {
+  return {.tensor = t, .rows = sizes_.stored_rows(t), .columns = sizes_.stored_columns(t)};
+}
+
+std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& move, int plane) {
+  TensorMapSpec spec = whole(step(move.step).tensor());
+  spec.box_rows = device::kWgmmaM;
+  spec.box_columns = device::sub_tile_width(config_, shape_);
+  std::string role = "_tile";
+  std::string column = "column";
+  if (move.is_wide && is_concatenated(move.step) && !move.is_permuted) {
+    spec.columns /= 2;
+    spec.column_offset = plane * spec.columns;
+    role = plane == 0 ? "_first" : "_second";
+  } else if (move.is_wide) {
+    column = filled("plane_column($, $, column)",
+                    {std::to_string(half(move.step)), std::to_string(plane)});
+  }
+  return {"&" + arguments_.map(spec, role), column};
+}
+
+// A box along rows begins at the sub-tile's first column and row, one along columns at its first
+// row and column.
+std::pair<std::string, std::string> SpaceOperands::byte_box(int move, int value, bool is_wide,
+                                                            int plane) {
+  const Step& s = step(move);
+  const bool is_transposed = program::is_transposed_store(s);
+  TensorMapSpec spec = whole(s.tensor());
+  spec.box_rows = spec.box_columns = device::kSubTileColumns;
+  std::string role = "_bytes";
+  std::string column = "column";
+  if (is_wide && is_concatenated(value)) {
+    int64_t& own = is_transposed ? spec.rows : spec.columns;
+    own /= 2;
+    (is_transposed ? spec.row_offset : spec.column_offset) = plane * own;
+    role += plane == 0 ? "_first" : "_second";
+  } else if (is_wide) {
+    column =
+        filled("plane_column($, $, column)", {std::to_string(half(value)), std::to_string(plane)});
+  }
+  return {"&" + arguments_.map(spec, role), column};
+}
+
+std::string SpaceOperands::byte_planes() {
+  Body lines(4);
+  for (const ByteMove& move : analysis_.bytes) {
+    for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+      for (const int effect : {move.rows, move.columns}) {
+        if (effect < 0) continue;
+        const auto [map, column] = byte_box(effect, move.from, move.is_wide, plane);
+        const bool along_columns = program::is_transposed_store(step(effect));
+        const uint32_t half =
+            shape_.byte_half(static_cast<uint32_t>(move.plane + plane), along_columns);
+        lines.line(along_columns ? "if (half == $) tma_store_once($, row, $, source);"
+                                 : "if (half == $) tma_store_once($, $, row, source);",
+                   {std::to_string(half), map, column});
+      }
+    }
+  }
+  return lines.empty() ? ""
+                       : function("void",
+                                  "store_bytes(const Arguments& a, u32 half, u32 row, u32 column,\n"
+                                  "                                     SharedAddress source)",
+                                  lines.text());
+}
+
+std::string SpaceOperands::planes() {
+  const auto moved = [&](const std::vector<TileMove>& moves, const char* pattern,
+                         const char* signature) {
+    Body lines(4);
+    for (const TileMove& move : moves) {
+      for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+        if (move.plane < 0) continue;
+        const auto [map, column] = move.movement == Movement::bytes
+                                       ? byte_box(move.step, move.step, move.is_wide, plane)
+                                       : plane_box(move, plane);
+        lines.line(pattern, {std::to_string(move.plane + plane), map, column});
+      }
+    }
+    return lines.empty() ? "" : function("void", signature, lines.text());
+  };
+  const std::string loads =
+      moved(analysis_.loads, "if (plane == $) tma_load_once(destination, $, $, row, barrier);",
+            "load(const Arguments& a, u32 plane, SharedAddress destination, u32 row, u32 column,\n"
+            "                              SharedAddress barrier)");
+  return loads +
+         moved(analysis_.stores, "if (plane == $) tma_store_once($, $, row, source);",
+               "store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source)") +
+         byte_planes();
+}
+
+}  // namespace coda::gpu

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of tile spaces without a product: their tiles are loaded from memory, or made of vectors.
+#pragma once
+
+#include <vector>
+
+#include "gpu/codegen/kernel_launch.h"
+#include "gpu/legalise/program_sizes.h"
+
+namespace coda::gpu {
+
+// One launch for the tile spaces in `spaces`, by their number in tile_spaces(). Throws Error,
+// naming the program and step, if something does not fit.
+KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>& spaces);
+
+}  // namespace coda::gpu

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/gpu_backend.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <future>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "coda/error.h"
+#include "coda/plan.h"
+#include "coda/rates.h"
+#include "gpu/configure/tuned_table.h"
+#include "gpu/cudnn/attention_kernel.h"
+#include "gpu/jit/parallel_for.h"
+#include "gpu/launch/captured_graph.h"
+#include "gpu/launch/launched_kernel.h"
+#include "gpu/launch/operation_launches.h"
+#include "gpu/launch/staged_copies.h"
+#include "gpu/launch/stream_event.h"
+#include "gpu/lower.h"
+#include "gpu/nccl/nccl_communicator.h"
+#include "gpu/tuned_file.h"
+#include "gpu/workspace.h"
+#include "runtime/operation_call.h"
+
+namespace coda::gpu {
+namespace {
+
+// `decls` in the order of the step's tensors.
+std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep& step,
+                                         std::span<const TensorDecl> decls,
+                                         const DimValues& sizes) {
+  std::vector<KernelTensor> tensors;
+  for (StepTensor& use : step_tensors(step)) {
+    const TensorDecl& decl = decls[tensors.size()];
+    try {
+      tensors.push_back(
+          {std::move(use.name), use.read, use.written, decl.dtype, physical_shape(decl, sizes)});
+    } catch (const Error& error) {
+      throw Error("program '" + name + "': tensor '" + decl.name + "': " + error.what());
+    }
+  }
+  return tensors;
+}
+
+// A program's launches, for tensors whose rows lie so; empty: dense ones.
+struct Lowered {
+  Program program;
+  DimValues sizes;
+  std::vector<int64_t> row_strides;
+  bool owns_padding = false;
+  std::vector<KernelLaunch> launches;
+};
+
+LowerOptions with_strides(const LowerOptions& options, std::span<const int64_t> row_strides,
+                          bool owns_padding = false) {
+  LowerOptions strided = options;
+  strided.row_strides.assign(row_strides.begin(), row_strides.end());
+  strided.owns_padding = owns_padding;
+  return strided;
+}
+
+std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const Lowering& lowering,
+                               const LowerOptions& options, unsigned threads) {
+  std::vector<Lowered> all(programs.size());
+  parallel_for(all.size(), threads, [&](size_t i) {
+    const auto& [program, sizes, strides, owns] = programs[i];
+    all[i] = {*program, sizes, strides, owns,
+              lowering(*program, sizes, with_strides(options, strides, owns))};
+  });
+  return all;
+}
+
+// Which programs to compile: of those with the same texts one, and the longest texts first, as they
+// take longest.
+std::vector<size_t> compile_order(const std::vector<Lowered>& programs) {
+  std::set<std::vector<std::string_view>> seen;
+  std::vector<std::pair<size_t, size_t>> by_length;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    std::vector<std::string_view> sources;
+    size_t length = 0;
+    for (const KernelLaunch& launch : programs[i].launches) {
+      sources.push_back(launch.source);
+      length = std::max(length, launch.source.size());
+    }
+    if (seen.insert(std::move(sources)).second) by_length.emplace_back(length, i);
+  }
+  std::ranges::stable_sort(by_length, std::greater(), &std::pair<size_t, size_t>::first);
+  std::vector<size_t> order;
+  for (const auto& [length, i] : by_length) order.push_back(i);
+  return order;
+}
+
+class GpuBackend : public Backend {
+ public:
+  explicit GpuBackend(const GpuOptions& options)
+      : lowering_(options.lowering ? options.lowering : Lowering(lower)),
+        compile_threads_(options.compile_threads),
+        attention_(options.attention),
+        state_(std::make_shared<GpuState>()) {
+    const auto context = std::make_shared<const Context>(options.device);
+    check_architecture(context->info());
+    lower_options_.multiprocessors = static_cast<uint32_t>(context->info().multiprocessors);
+    lower_options_.is_h100 = is_h100(context->info().name);
+    state_->context = context;
+    state_->dependent_launch =
+        options.dependent_launch && driver().version >= cuda::kDependentLaunchInGraphs;
+    state_->kernels = std::make_unique<LoadedKernels>(context, options.cache);
+    lower_options_.tuned =
+        tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
+    // Whatever is lowered for this backend holds its state.
+    lower_options_.spilled_bytes = [&builder =
+                                        state_->kernels->builder()](const std::string& source) {
+      return builder.spilled_bytes(source);
+    };
+  }
+
+  std::string_view name() const override { return "gpu"; }
+  Rates rates() const override { return h200_rates(); }
+  bool is_on_host() const override { return false; }
+
+  int64_t workspace_bytes(const Plan& plan, const DimValues& sizes) override {
+    return gpu::workspace_bytes(plan, sizes, lower_options_, attention_);
+  }
+
+  int64_t free_bytes() override {
+    const Context::Scope scope(*state_->context);
+    size_t free = 0;
+    size_t total = 0;
+    check_driver(driver().mem_get_info(&free, &total), "asking how much memory the GPU has free");
+    return static_cast<int64_t>(free);
+  }
+
+  void use_stream(const Stream& stream) override {
+    stream_ = stream;
+    state_->stream = stream.handle();
+  }
+
+  // cuDNN compiles its graphs on a thread, as it takes no others.
+  void announce(std::span<const AnnouncedProgram> programs,
+                std::span<const AnnouncedCall> calls) override {
+    std::future<void> attention = std::async(std::launch::async, [&] {
+      for (const auto& [call, tensors, sizes] : calls) cudnn_attention(*call, tensors, sizes);
+    });
+    announced_ = lower_all(programs, lowering_, lower_options_, compile_threads_);
+    const auto make = [this](Lowered& one) {
+      one.launches = state_->kernels->make(one.program.name, std::move(one.launches), [&] {
+        return lowering_(one.program, one.sizes,
+                         with_strides(lower_options_, one.row_strides, one.owns_padding));
+      });
+    };
+    const std::vector<std::pair<std::string, KernelLaunch>> of_calls = launches_of(calls);
+    const std::vector<size_t> order = compile_order(announced_);
+    parallel_for(of_calls.size() + order.size(), compile_threads_, [&](size_t i) {
+      if (i < of_calls.size()) {
+        state_->kernels->compile(of_calls[i].first, of_calls[i].second);
+      } else {
+        make(announced_[order[i - of_calls.size()]]);
+      }
+    });
+    parallel_for(announced_.size(), compile_threads_, [&](size_t i) { make(announced_[i]); });
+    attention.get();
+  }
+
+  std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
+    verify(program);
+    auto tensors = kernel_tensors(program.name, {"", {}, program, {}}, program.tensors, sizes);
+    Lowered announced = take_announced(program, sizes);
+    const std::vector<int64_t> expected = announced.row_strides;
+    // The kernel keeps what it needs to be lowered again, for tensors that lie otherwise.
+    auto relower = [lowering = lowering_, program, sizes, options = lower_options_,
+                    announced =
+                        std::move(announced)](std::span<const int64_t> row_strides) mutable {
+      const bool is_expected = std::ranges::equal(row_strides, announced.row_strides);
+      if (is_expected && !announced.launches.empty()) return std::exchange(announced.launches, {});
+      return lowering(program, sizes,
+                      with_strides(options, row_strides, is_expected && announced.owns_padding));
+    };
+    return std::make_unique<LaunchedKernel>(state_, program.name, std::move(tensors),
+                                            std::move(relower), expected);
+  }
+
+  std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+                                  const DimValues& sizes) override {
+    const Operation& operation = find_operation(call.function);
+    if (auto kernel = cudnn_attention(call, tensors, sizes)) return kernel;
+    if (operation.gpu_function != nullptr) {
+      const OperationCall prepared = operation_call(call, tensors, sizes);
+      return make_function_kernel(state_, prepared, operation.gpu_function(prepared));
+    }
+    auto checked = kernel_tensors(call.function, {"", {}, call, {}}, tensors, sizes);
+    auto relower = [call, decls = std::vector<TensorDecl>(tensors.begin(), tensors.end()), sizes,
+                    options = lower_options_](std::span<const int64_t> row_strides) {
+      return lower_call(call, decls, sizes, with_strides(options, row_strides));
+    };
+    return std::make_unique<LaunchedKernel>(state_, call.function, std::move(checked),
+                                            std::move(relower));
+  }
+
+  BackendMemory allocate(size_t bytes, std::string_view what) override {
+    const auto memory =
+        std::make_shared<DeviceMemory>(state_->context, bytes, state_->stream, std::string(what));
+    return {memory, memory->data()};
+  }
+
+  void fill(const TensorView& view, std::byte value) override {
+    const Context::Scope scope(*state_->context);
+    fill_bytes(view, static_cast<unsigned char>(value), state_->stream);
+  }
+
+  void copy_in(const TensorView& host, const TensorView& own) override {
+    const Context::Scope scope(*state_->context);
+    if (StagedCopies::are_worth(host, own))
+      return staged().to_device({{{host, own}}}, {state_->context, state_->stream});
+    copy_to_device(host, own, state_->stream);
+    synchronize();
+  }
+
+  void copy_out(const TensorView& own, const TensorView& host) override {
+    const Context::Scope scope(*state_->context);
+    if (StagedCopies::are_worth(host, own))
+      return staged().to_host({{{host, own}}}, {state_->context, state_->stream});
+    copy_to_host(own, host, state_->stream);
+    synchronize();
+  }
+
+  void synchronize() override {
+    const Context::Scope scope(*state_->context);
+    check_driver(driver().stream_synchronize(state_->stream), "waiting for the GPU");
+  }
+
+  BackendMemory allocate_on_host(size_t bytes, std::string_view what) override {
+    return pinned_memory(state_->context, bytes, std::string(what));
+  }
+
+  void start_copy_in(const TensorView& host, const TensorView& own) override {
+    const Context::Scope scope(*state_->context);
+    copy_to_device(host, own, state_->stream);
+  }
+
+  void start_copy_out(const TensorView& own, const TensorView& host) override {
+    const Context::Scope scope(*state_->context);
+    copy_to_host(own, host, state_->stream);
+  }
+
+  // By a thread, as somebody has to wait for the pinned places.
+  std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
+    const Context::Scope scope(*state_->context);
+    if (beside_.valid()) beside_.wait();  // all share the places
+    const auto before = std::make_shared<StreamEvent>(state_->context, state_->stream);
+    beside_ = std::async(std::launch::async, [this, before, copies] {
+                const Context::Scope of_thread(*state_->context);
+                if (!staged_beside_) staged_beside_.emplace(state_->context);
+                std::vector<StagedCopies::Copy> staged;
+                for (const auto& [own, host] : copies) {
+                  invariant(StagedCopies::are_for(host, own), "copies of dense matrices");
+                  staged.push_back({host, own});
+                }
+                staged_beside_->to_host(staged, *before);
+              }).share();
+    return [done = beside_] { done.get(); };
+  }
+
+  std::function<void()> mark() override {
+    return
+        [event = std::make_shared<StreamEvent>(state_->context, state_->stream)] { event->wait(); };
+  }
+
+  std::function<double()> stamp() override {
+    const auto here =
+        std::make_shared<StreamEvent>(state_->context, state_->stream, StreamEvent::timed);
+    std::shared_ptr<const StreamEvent> first = first_stamp_.lock();
+    if (first == nullptr) first_stamp_ = first = here;
+    return [first, here] { return here->seconds_since(*first); };
+  }
+
+  std::function<void()> record(std::function<void()> work) override {
+    const Context::Scope scope(*state_->context);
+    const Stream capturing = Stream::make();  // the default stream cannot be captured
+    const auto graph = std::make_shared<CapturedGraph>(capturing.handle(), [&] {
+      const DriverHandle stream = std::exchange(state_->stream, capturing.handle());
+      try {
+        work();
+      } catch (...) {
+        state_->stream = stream;
+        throw;
+      }
+      state_->stream = stream;
+    });
+    return [state = state_, graph] {
+      const Context::Scope running(*state->context);
+      graph->run(state->stream);
+    };
+  }
+
+  std::unique_ptr<Communicator> join(const ProcessPlace& place) override {
+    return nccl::join(state_, place);
+  }
+
+ private:
+  StagedCopies& staged() {
+    if (!staged_) staged_.emplace(state_->context);
+    return *staged_;
+  }
+
+  // Those whose kernels are text, with their operations' names, each text once.
+  std::vector<std::pair<std::string, KernelLaunch>> launches_of(
+      std::span<const AnnouncedCall> calls) const {
+    std::vector<std::pair<std::string, KernelLaunch>> launches;
+    std::set<std::string> seen;
+    for (const auto& [call, tensors, sizes] : calls) {
+      if (is_for_cudnn(*call, tensors) || find_operation(call->function).gpu == nullptr) continue;
+      for (KernelLaunch& launch : lower_call(*call, tensors, sizes, lower_options_))
+        if (seen.insert(launch.source).second)
+          launches.emplace_back(call->function, std::move(launch));
+    }
+    return launches;
+  }
+
+  bool is_for_cudnn(const OpaqueCall& call, std::span<const TensorDecl> tensors) const {
+    const bool is_attention = call.function == "attention" || call.function == "attention_backward";
+    // fp32 is no type of cuDNN's attention, as a matter of course.
+    return attention_ != GpuAttention::plain && is_attention && tensors[0].dtype != DType::f32;
+  }
+
+  // Null where the call is not attention, or the library's own kernel runs it: because it was asked
+  // for, there is no cuDNN, or cuDNN does not take the call. Then a notice says so once.
+  std::unique_ptr<Kernel> cudnn_attention(const OpaqueCall& call,
+                                          std::span<const TensorDecl> tensors,
+                                          const DimValues& sizes) {
+    if (!is_for_cudnn(call, tensors)) return nullptr;
+    const OperationCall prepared = operation_call(call, tensors, sizes);
+    std::string why = cudnn::why_not_cudnn(prepared);
+    if (why.empty()) {
+      try {
+        const Context::Scope scope(*state_->context);
+        if (cudnn_ == nullptr) cudnn_ = std::make_shared<cudnn::Library>();
+        return cudnn::make_attention_kernel(state_, cudnn_, prepared,
+                                            attention_ == GpuAttention::repeatable);
+      } catch (const Error& error) {
+        why = error.what();
+      }
+    }
+    if (!std::exchange(noticed_attention_, true)) {
+      std::fprintf(stderr, "coda: attention runs without cuDNN, slower by tens of times: %s\n",
+                   why.c_str());
+    }
+    return nullptr;
+  }
+
+  // What was lowered when the program was announced; without launches: it was not.
+  Lowered take_announced(const Program& program, const DimValues& sizes) {
+    const auto found =
+        std::find_if(announced_.begin(), announced_.end(), [&](const Lowered& lowered) {
+          return !lowered.launches.empty() && lowered.program.name == program.name &&
+                 lowered.sizes == sizes && lowered.program == program;
+        });
+    if (found == announced_.end()) return {};
+    return std::exchange(*found, {});
+  }
+
+  std::vector<Lowered> announced_;
+  Lowering lowering_;
+  LowerOptions lower_options_;
+  unsigned compile_threads_;
+  GpuAttention attention_;
+  bool noticed_attention_ = false;
+  std::shared_ptr<GpuState> state_;
+  std::optional<StagedCopies> staged_;
+  std::optional<StagedCopies> staged_beside_;
+  std::shared_future<void> beside_;  // of copy_out_beside; the last
+  std::shared_ptr<cudnn::Library> cudnn_;
+  // Where stamp() counts from: the first of those that somebody still has, as times are fp32.
+  std::weak_ptr<const StreamEvent> first_stamp_;
+  std::optional<Stream> stream_;  // kept alive
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options) {
+  return std::make_unique<GpuBackend>(options);
+}
+
+}  // namespace coda::gpu

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU backend: programs become kernels (lower), are compiled or found in the cache, and are
+// launched on the caller's stream. It never waits for the GPU, except in synchronize(); after one
+// run with the same tensors, runs may be captured into a CUDA graph. Tensors are in device memory.
+// Invariant: the same bits from run to run and for every tile configuration.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "coda/backend.h"
+#include "coda/device.h"
+#include "gpu/codegen/kernel_launch.h"
+#include "gpu/jit/cubin_cache.h"
+#include "gpu/jit/kernel_builder.h"
+#include "gpu/legalise/lower_options.h"
+
+namespace coda::gpu {
+
+using Lowering =
+    std::function<std::vector<KernelLaunch>(const Program&, const DimValues&, const LowerOptions&)>;
+
+struct GpuOptions {
+  int device = -1;  // -1: of the thread's current CUDA context, else 0
+  CacheOptions cache;
+  unsigned compile_threads = 0;  // 0: as many as the machine has
+  Lowering lowering;             // called from several threads at once; empty: lower()
+  GpuAttention attention = GpuAttention::repeatable;
+  // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
+  // Never with a driver that cannot capture that into graphs.
+  bool dependent_launch = true;
+};
+
+// Throws Error if there is no GPU of the right kind, or no driver.
+std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options = {});
+
+}  // namespace coda::gpu

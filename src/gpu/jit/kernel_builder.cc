@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/jit/kernel_builder.h"
+
+#include "coda/error.h"
+#include "gpu/jit/compiler_record.h"
+
+namespace coda::gpu {
+namespace {
+
+std::string key_of(CompilerVersion version, const std::string& source) {
+  static const std::string headers = digest_of(embedded_headers());
+  return cache_key(version, headers, source);
+}
+
+}  // namespace
+
+const NvrtcCompiler& KernelBuilder::open() {
+  if (compiler_ == nullptr) {
+    compiler_ = std::make_unique<NvrtcCompiler>();
+    record_compiler(cache_.folder(), compiler_->file(), compiler_->version());
+  }
+  return *compiler_;
+}
+
+const NvrtcCompiler& KernelBuilder::compiler() {
+  const std::lock_guard lock(mutex_);
+  return open();
+}
+
+std::optional<CompilerVersion> KernelBuilder::known_version() {
+  if (compiler_ != nullptr) return compiler_->version();
+  if (!recorded_) recorded_ = recorded_compiler(cache_.folder());
+  return recorded_;
+}
+
+CompilerVersion KernelBuilder::version() {
+  const std::lock_guard lock(mutex_);
+  const std::optional<CompilerVersion> known = known_version();
+  return known ? *known : open().version();
+}
+
+CompiledKernel KernelBuilder::build(const std::string& program, const std::string& source) {
+  try {
+    CompiledKernel kernel;
+    if (auto found = cache_.find(key_of(version(), source))) {
+      kernel = *std::move(found);
+    } else {
+      // The compiler may be another than the recorded one.
+      const NvrtcCompiler& nvrtc = compiler();
+      kernel = cache_.get(key_of(nvrtc.version(), source), [&] { return nvrtc.compile(source); });
+      if (kernel.cubin.empty()) {
+        throw InternalError("the kernel of program '" + program + "' does not compile with NVRTC " +
+                            nvrtc.version().text() + ":\n" + kernel.log);
+      }
+    }
+    if (!kernel.defect.empty()) {
+      const std::lock_guard lock(mutex_);
+      spilled_[source] = kernel.spilled_bytes();
+    }
+    return kernel;
+  } catch (const Error& error) {
+    throw Error("compiling program '" + program + "': " + error.what());
+  }
+}
+
+int64_t KernelBuilder::spilled_bytes(const std::string& source) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = spilled_.find(source);
+  return found == spilled_.end() ? 0 : found->second;
+}
+
+int64_t KernelBuilder::kept_spilled_bytes(const std::string& source) {
+  std::optional<CompilerVersion> version;
+  {
+    const std::lock_guard lock(mutex_);
+    version = known_version();
+  }
+  if (!version) return 0;
+  const auto found = cache_.find(key_of(*version, source));
+  return found ? found->spilled_bytes() : 0;
+}
+
+}  // namespace coda::gpu

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public functions about kernels (coda/kernels.h), of the backend's parts.
+#include "coda/kernels.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "gpu/codegen/gemm_program.h"
+#include "gpu/codegen/kernel_launch.h"
+#include "gpu/configure/tuned_table.h"
+#include "gpu/jit/kernel_builder.h"
+#include "gpu/jit/parallel_for.h"
+#include "gpu/launch/operation_launches.h"
+#include "gpu/lower.h"
+#include "gpu/lower_parts.h"
+#include "gpu/tuned_file.h"
+#include "gpu/workspace.h"
+#include "runtime/plan_programs.h"
+
+namespace coda {
+
+namespace {
+
+gpu::LowerOptions lowering_of(const KernelOptions& options) {
+  gpu::LowerOptions lowering;
+  lowering.multiprocessors = options.multiprocessors;
+  lowering.is_h100 = gpu::is_h100(options.device);
+  lowering.tuned = gpu::load_tuned_rows(gpu::latest_tuned_file(gpu::default_cache_folder()));
+  return lowering;
+}
+
+// What the compiler of this machine has said of kernels so far: nobody is asked anew.
+gpu::LowerOptions with_kept_spills(gpu::LowerOptions lowering) {
+  gpu::CacheOptions cache;
+  std::error_code none;
+  if (!std::filesystem::is_directory(cache.folder / "cubins", none)) return lowering;
+  cache.notice = [](const std::string&) {};
+  lowering.spilled_bytes = [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache))](
+                               const std::string& source) {
+    return builder->kept_spilled_bytes(source);
+  };
+  return lowering;
+}
+
+}  // namespace
+
+std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
+                                         const KernelOptions& options) {
+  gpu::LowerOptions lowering = with_kept_spills(lowering_of(options));
+  std::vector<KernelChoice> choices;
+  for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
+    lowering.row_strides = one.row_strides;
+    for (const gpu::LoweredPart& part : gpu::parts_of(*one.program, one.sizes, lowering)) {
+      const gpu::GemmProgram program(part.part.program, one.sizes, part.options);
+      for (size_t kernel = 0; kernel < program.kernels(); ++kernel) {
+        const gpu::ChosenConfig chosen = program.chosen(kernel);
+        const gpu::KernelClass own = program.class_of(kernel);
+        choices.push_back({part.part.program.name,
+                           gpu::text(chosen.choice),
+                           gpu::text(chosen),
+                           own.name,
+                           gpu::text(own.extents),
+                           {}});
+        for (const gpu::RankedChoice& ranked : program.ranked(kernel))
+          choices.back().ranked.push_back(gpu::text(ranked.choice));
+      }
+    }
+  }
+  return choices;
+}
+
+namespace {
+
+// Adds the texts that are not in `seen`, and puts them there.
+void emit(const Plan& plan, const DimValues& sizes, const gpu::LowerOptions& lowering,
+          std::set<std::string>& seen, std::vector<KernelText>& kernels) {
+  const auto add = [&](const std::string& program, std::vector<gpu::KernelLaunch> launches) {
+    for (gpu::KernelLaunch& launch : launches) {
+      if (!seen.insert(launch.source).second) continue;
+      kernels.push_back({program, std::move(launch.source), launch.grid, launch.cluster,
+                         launch.threads, launch.shared_bytes, std::move(launch.note)});
+    }
+  };
+  for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
+    gpu::LowerOptions strided = lowering;
+    strided.row_strides = one.row_strides;
+    strided.owns_padding = one.owns_padding;
+    add(one.program->name, gpu::lower(*one.program, one.sizes, strided));
+  }
+  for (const auto& [call, tensors, call_sizes] : calls_of(plan, sizes)) {
+    // Work that an operation's own function enqueues has no text.
+    if (find_operation(call->function).gpu_function != nullptr) continue;
+    add(call->function, gpu::lower_call(*call, tensors, call_sizes, lowering));
+  }
+}
+
+}  // namespace
+
+std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
+                                     const KernelOptions& options) {
+  std::vector<KernelText> kernels;
+  std::set<std::string> seen;
+  emit(plan, sizes, with_kept_spills(lowering_of(options)), seen, kernels);
+  return kernels;
+}
+
+int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,
+                            const KernelOptions& options) {
+  return gpu::workspace_bytes(plan, sizes, with_kept_spills(lowering_of(options)),
+                              GpuAttention::repeatable);
+}
+
+Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions& options) {
+  gpu::KernelBuilder builder;
+  Precompiled result;
+  result.compiler =
+      "NVRTC " + builder.compiler().version().text() + " at " + builder.compiler().location();
+  gpu::LowerOptions lowering = lowering_of(options);
+  lowering.spilled_bytes = [&](const std::string& source) { return builder.spilled_bytes(source); };
+  std::map<std::string, std::string> defects;  // of each text that was built
+  std::vector<KernelText> kernels;
+  for (bool spills = true; spills;) {
+    kernels.clear();
+    std::set<std::string> seen;
+    for (const SizedPlan& one : plans) emit(one.plan, one.sizes, lowering, seen, kernels);
+    std::vector<const KernelText*> unknown;
+    for (const KernelText& kernel : kernels)
+      if (defects.try_emplace(kernel.source).second) unknown.push_back(&kernel);
+    std::vector<std::string> found(unknown.size());
+    gpu::parallel_for(unknown.size(), options.threads, [&](size_t i) {
+      found[i] = builder.build(unknown[i]->program, unknown[i]->source).defect;
+    });
+    for (size_t i = 0; i < unknown.size(); ++i) defects[unknown[i]->source] = found[i];
+    spills = std::any_of(found.begin(), found.end(), [](const auto& one) { return !one.empty(); });
+  }
+  for (const KernelText& kernel : kernels) {
+    const std::string& defect = defects.at(kernel.source);
+    if (!defect.empty())
+      result.defects.push_back("the kernel of program '" + kernel.program + "': " + defect);
+  }
+  result.kernels = std::ssize(defects);
+  result.compiled = builder.cache().misses();
+  result.spilled = std::ssize(defects) - std::ssize(kernels);
+  result.folder = builder.cache().folder();
+  return result;
+}
+
+}  // namespace coda

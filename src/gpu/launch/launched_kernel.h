@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program or call as launches that are ready: descriptors and arguments are made when tensors lie
+// where they have not lain before, and kept; then a run is only launches. Nothing waits for the
+// GPU, so a run may be captured into a CUDA graph, once the same tensors have been run before.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coda/backend.h"
+#include "gpu/codegen/kernel_launch.h"
+#include "gpu/launch/device_memory.h"
+#include "gpu/launch/loaded_kernels.h"
+#include "gpu/launch/tensor_map.h"
+
+namespace coda::gpu {
+
+// What a backend's kernels share.
+struct GpuState {
+  std::shared_ptr<const Context> context;
+  std::unique_ptr<LoadedKernels> kernels;
+  DriverHandle stream = nullptr;  // that kernels are launched on
+  bool dependent_launch = false;  // of kernels that wait for their predecessors
+};
+
+struct KernelTensor {
+  std::string name;
+  bool read = false;
+  bool written = false;
+  // What is checked when memory is seen for the first time; no rows: nothing is.
+  DType dtype = DType::f32;
+  PhysicalShape shape{};
+};
+
+// What they take side by side.
+int64_t scratch_bytes_of(const std::vector<ScratchTensor>& tensors);
+
+class LaunchedKernel : public Kernel {
+ public:
+  // For the strides of rows of each tensor; empty: dense. It is called again where registers of one
+  // of its kernels were found to spill.
+  using Lowering = std::function<std::vector<KernelLaunch>(std::span<const int64_t> row_strides)>;
+
+  // Compiles and loads the launches for tensors whose rows are expected to lie so.
+  LaunchedKernel(std::shared_ptr<GpuState> state, std::string name,
+                 std::vector<KernelTensor> tensors, Lowering lowering,
+                 std::span<const int64_t> expected = {});
+
+  void run(std::span<const TensorView> tensors) override;
+
+  size_t scratch_bytes() const override;
+  void use_scratch(const BackendMemory& memory, size_t bytes) override;
+
+ private:
+  // Launches for one set of row strides.
+  struct Variant {
+    std::vector<int64_t> row_strides;  // empty: dense
+    std::vector<KernelLaunch> launches;
+    std::vector<DriverHandle> functions;
+    size_t shared_bytes = 0;  // of what its launches pass on
+  };
+  struct alignas(64) ArgumentBlock {
+    std::byte bytes[64];
+  };
+  // A copy of what the copy engine cannot address, at `offset` of the scratch memory.
+  struct Staged {
+    int tensor = -1;
+    TensorView original;
+    int64_t row_stride = 0;
+    size_t offset = 0;
+  };
+  // Tensors in one set of places.
+  struct Binding {
+    std::vector<TensorView> places;  // and behind them, of what the launches pass on
+    const Variant* variant = nullptr;
+    std::vector<Staged> staged;
+    std::vector<std::vector<ArgumentBlock>> arguments;  // of each launch
+  };
+
+  const Binding& bind(std::span<const TensorView> tensors);
+  const Variant& variant_for(std::span<const int64_t> row_strides);
+  void make_tile_counter();
+  void place_shared(Binding& binding);
+  void stage(Binding& binding);
+  void pack(Binding& binding) const;
+  Rectangle rectangle_of(const Binding& binding, const TensorMapSpec& spec) const;
+  TensorView staged_view(const Staged& staged) const;
+  std::string name_of(int tensor) const;
+
+  std::shared_ptr<GpuState> state_;
+  std::string name_;
+  std::vector<KernelTensor> tensors_;
+  Lowering lowering_;
+  std::vector<std::unique_ptr<Variant>> variants_;
+  std::vector<std::unique_ptr<Binding>> bindings_;
+  size_t last_ = 0;       // the binding of the last run
+  DeviceMemory scratch_;  // of copies
+  DeviceMemory tile_counter_;
+  BackendMemory shared_;  // of what launches pass on
+  size_t shared_bytes_ = 0;
+};
+
+}  // namespace coda::gpu

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels by their text: compiled at most once, by any thread, and loaded into a context at most
+// once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpu/codegen/kernel_launch.h"
+#include "gpu/jit/kernel_builder.h"
+#include "gpu/launch/context.h"
+
+namespace coda::gpu {
+
+class LoadedKernels {
+ public:
+  LoadedKernels(std::shared_ptr<const Context> context, CacheOptions cache)
+      : context_(std::move(context)), builder_(std::move(cache)) {}
+  ~LoadedKernels();
+  LoadedKernels(const LoadedKernels&) = delete;
+  LoadedKernels& operator=(const LoadedKernels&) = delete;
+
+  // Compiles what has not been. Whether registers spill. May be called by several threads at once.
+  bool compile(const std::string& program, const KernelLaunch& launch);
+  // Compiles `launches`, and where registers spill what `lowering` makes of the program now that
+  // this is known, until it makes the same again. Likewise.
+  std::vector<KernelLaunch> make(const std::string& program, std::vector<KernelLaunch> launches,
+                                 const std::function<std::vector<KernelLaunch>()>& lowering);
+  // The function to launch, ready for the launch's shared memory. Throws Error naming the program.
+  DriverHandle load(const std::string& program, const KernelLaunch& launch);
+
+  KernelBuilder& builder() { return builder_; }
+
+ private:
+  struct Entry {
+    std::vector<char> cubin;  // until it is loaded
+    bool spills = false;
+    DriverHandle module = nullptr;
+    DriverHandle function = nullptr;
+    uint32_t shared_bytes = 0;
+  };
+
+  std::shared_ptr<const Context> context_;
+  KernelBuilder builder_;
+  std::mutex mutex_;
+  std::map<std::string, Entry> entries_;  // by source
+};
+
+}  // namespace coda::gpu

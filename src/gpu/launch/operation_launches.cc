@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/launch/operation_launches.h"
+
+#include <string>
+#include <utility>
+
+#include "coda/error.h"
+#include "gpu/launch/device_pointer.h"
+#include "runtime/operation_call.h"
+#include "runtime/why_unfit.h"
+
+namespace coda::gpu {
+namespace {
+
+class FunctionKernel : public Kernel {
+ public:
+  FunctionKernel(std::shared_ptr<GpuState> state, OperationCall call, GpuFunction function)
+      : state_(std::move(state)), call_(std::move(call)), function_(std::move(function)) {}
+
+  void run(std::span<const TensorView> tensors) override {
+    const Context::Scope scope(*state_->context);
+    check_device_tensors(call_, tensors);
+    function_(state_->stream, tensors);
+  }
+
+ private:
+  std::shared_ptr<GpuState> state_;
+  OperationCall call_;
+  GpuFunction function_;
+};
+
+}  // namespace
+
+KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
+  KernelLaunch launch;
+  launch.function = kernel.name;
+  launch.source =
+      "#include \"device/arguments.cuh\"\n#include \"device/ptx/dependent_launch.cuh\"\n" +
+      kernel.code + "\nusing Arguments = coda::device::KernelArguments<0, " +
+      std::to_string(tensors) + ", " + std::to_string(kernel.numbers.size()) +
+      ">;\n\nextern \"C\" __global__ void __launch_bounds__(" + std::to_string(kernel.threads) +
+      ", 1) " + kernel.name +
+      "(const __grid_constant__ Arguments arguments) {\n"
+      "  [[maybe_unused]] const auto p = [&](unsigned i) { return arguments.pointers[i]; };\n"
+      "  [[maybe_unused]] const auto n = [&](unsigned i) { return arguments.numbers[i]; };\n"
+      "  coda::device::launch_dependents();\n  coda::device::wait_for_predecessor();\n" +
+      kernel.body + "}\n";
+  for (size_t i = 0; i < tensors; ++i) launch.pointers.push_back(static_cast<int>(i));
+  launch.numbers = kernel.numbers;
+  launch.grid = kernel.grid;
+  launch.threads = kernel.threads;
+  launch.shared_bytes = kernel.shared_bytes;
+  launch.waits_for_predecessor = true;
+  return launch;
+}
+
+void check_device_tensors(const OperationCall& call, std::span<const TensorView> tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const OperationTensor& t = call.tensors[i];
+    std::string why = why_unfit(t.dtype, {t.rows, t.cols}, tensors[i]);
+    if (why.empty()) why = why_not_on_device(tensors[i]);
+    call.check(why.empty(), "tensor '" + t.name + "' " + why);
+  }
+}
+
+std::vector<KernelLaunch> lower_call(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+                                     const DimValues& sizes, const LowerOptions& options) {
+  const OperationCall prepared = operation_call(call, tensors, sizes, options.row_strides);
+  const Operation& operation = find_operation(call.function);
+  require(operation.gpu != nullptr,
+          call.function + (operation.gpu_function == nullptr
+                               ? ": the operation has no kernel for a GPU; register it with `gpu` "
+                                 "or `gpu_function`"
+                               : ": the operation's work on a GPU is a function, not text"));
+  std::vector<KernelLaunch> launches;
+  for (const GpuKernel& kernel : operation.gpu(prepared))
+    launches.push_back(launch_of(kernel, tensors.size()));
+  return launches;
+}
+
+std::unique_ptr<Kernel> make_function_kernel(std::shared_ptr<GpuState> state,
+                                             const OperationCall& call, GpuFunction function) {
+  return std::make_unique<FunctionKernel>(std::move(state), call, std::move(function));
+}
+
+}  // namespace coda::gpu

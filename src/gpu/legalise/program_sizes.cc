@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/legalise/program_sizes.h"
+
+namespace coda::gpu {
+
+int64_t ProgramSizes::stored_rows(int t) const { return physical_shape(tensor(t), sizes_).rows; }
+
+int64_t ProgramSizes::stored_columns(int t) const { return physical_shape(tensor(t), sizes_).cols; }
+
+int64_t ProgramSizes::stride(int t) const {
+  return options_.row_strides.empty() ? stored_columns(t) : options_.row_strides[t];
+}
+
+std::string ProgramSizes::description() const {
+  std::string text = "program '" + program_.name + "'";
+  const char* separator = " with ";
+  for (const auto& [name, value] : sizes_) {
+    text += separator + name + " = " + std::to_string(value);
+    separator = ", ";
+  }
+  return text;
+}
+
+}  // namespace coda::gpu

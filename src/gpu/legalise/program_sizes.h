@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program with the sizes it is lowered for: every question about extents and strides of its
+// tensors is asked here.
+#pragma once
+
+#include <string>
+
+#include "coda/program.h"
+#include "gpu/legalise/lower_options.h"
+
+namespace coda::gpu {
+
+class ProgramSizes {
+ public:
+  // Keeps references: the three outlive it.
+  ProgramSizes(const Program& program, const DimValues& sizes, const LowerOptions& options)
+      : program_(program), sizes_(sizes), options_(options) {}
+
+  const Program& program() const { return program_; }
+  const LowerOptions& options() const { return options_; }
+  const Step& step(int i) const { return program_.steps[i]; }
+  const TensorDecl& tensor(int t) const { return program_.tensors[t]; }
+
+  const DimValues& values() const { return sizes_; }
+  int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
+
+  // As it lies in memory: of partials, [lanes * rows, spans] and [lanes * spans, cols].
+  int64_t stored_rows(int t) const;
+  int64_t stored_columns(int t) const;
+  // Elements between the starts of two rows.
+  int64_t stride(int t) const;
+
+  // "program 'x' with M = 3, N = 5" for messages.
+  std::string description() const;
+
+ private:
+  const Program& program_;
+  const DimValues& sizes_;
+  const LowerOptions& options_;
+};
+
+}  // namespace coda::gpu

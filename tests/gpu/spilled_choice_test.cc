@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a kernel's registers spill, its program is made with the next configuration; what the
+// compiler said is kept in the cache; where all of them spill, the one that spills least serves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "coda/kernels.h"
+#include "gpu/codegen/gemm_program.h"
+#include "gpu/jit/kernel_builder.h"
+#include "gpu/lower.h"
+#include "gpu/nvrtc.h"
+#include "io/temp_folder.h"
+
+namespace coda::gpu {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Two multiples of a gradient in fp32, with scales of rows and columns: by the model 192x128 is the
+// best, whose 192 accumulators leave no room for the scales and for the addresses of both.
+const Program& weight_gradient() {
+  static const Program program = parse_program(R"(program gradient {
+    acc = gemm(dy[K, M]:bf16, x[K, N]:bf16, tn)
+    store(dw, acc * per_column(norm[N]) * per_row(r[M]) * scalar(scale))
+    store(dv, acc * per_column(other[N]) * per_row(s[M]))
+  })");
+  return program;
+}
+const DimValues kFarSizes{{"M", 32768}, {"N", 2048}, {"K", 3000}};
+
+// Each tile and schedule once, so that a kernel which always spills is compiled a few times.
+TEST(SpilledChoice, TheNextIsOfAnotherTileOrSchedule) {
+  LowerOptions options;
+  std::set<std::string> texts;
+  std::set<std::string> shapes;  // tile and schedule, as the texts have them
+  options.spilled_bytes = [&](const std::string& text) {
+    if (!texts.insert(text).second) return 16;
+    const auto line = [&](const std::string& word, const std::string& end) {
+      const size_t begin = text.find(word);
+      return text.substr(begin, text.find(end, begin) - begin);
+    };
+    shapes.insert(line(".tile_m", ", .cluster") + line("Schedule::", ", .layout"));
+    return 16;
+  };
+  lower(weight_gradient(), kFarSizes, options);
+  EXPECT_GT(texts.size(), 5U);
+  EXPECT_EQ(texts.size(), shapes.size());
+}
+
+TEST(SpilledChoice, TheFirstThatDoesNotSpillIsTaken) {
+  LowerOptions options;
+  const std::string first =
+      code(GemmProgram(weight_gradient(), kFarSizes, options).chosen(0).choice);
+  std::set<std::string> spilled;
+  options.spilled_bytes = [&](const std::string& text) { return spilled.contains(text) ? 8 : 0; };
+  const GemmProgram program(weight_gradient(), kFarSizes, options);
+  spilled.insert(program.make(0).launch.source);
+  const MadeKernel second = program.make(0);
+  EXPECT_NE(code(second.chosen.choice), first);
+  EXPECT_THAT(text(second.chosen), HasSubstr("registers spill with " + first));
+  EXPECT_EQ(second.launch.note, "");
+  spilled.insert(second.launch.source);
+  EXPECT_THAT(text(program.chosen(0)),
+              HasSubstr("with " + first + ", " + code(second.chosen.choice)));
+}
+
+TEST(SpilledChoice, WhereAllSpillTheLeastServesAndTheNoteSaysSo) {
+  LowerOptions options;
+  std::string least;
+  int64_t asked = 0;
+  // 40, 30, 20, 10, 11, 12, ...
+  std::map<std::string, int64_t> bytes;
+  options.spilled_bytes = [&](const std::string& text) {
+    const auto [found, is_new] = bytes.try_emplace(text, asked < 4 ? 40 - 10 * asked : 7 + asked);
+    if (is_new && asked++ == 3) least = text;
+    return found->second;
+  };
+  const std::vector<KernelLaunch> launches = lower(weight_gradient(), kFarSizes, options);
+  ASSERT_GT(asked, 5);
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_EQ(launches.front().source, least);
+  EXPECT_THAT(launches.front().note,
+              HasSubstr("the kernel of program 'gradient' spills registers with every "
+                        "configuration, least with "));
+}
+
+// What was asked for is made so, and nothing else is tried.
+TEST(SpilledChoice, AChoiceThatWasAskedForStays) {
+  LowerOptions options;
+  options.choice = parse_choice("192x128p12s4");
+  options.spilled_bytes = [](const std::string&) { return 8; };
+  const KernelLaunch launch = lower(weight_gradient(), kFarSizes, options).front();
+  EXPECT_THAT(launch.source, HasSubstr(".tile_m = 192, .tile_n = 128"));
+  EXPECT_THAT(launch.note, HasSubstr("'gradient' spills registers with 192x128 ping-pong"));
+}
+
+// The compiler itself, for seconds: a kernel that spills and one in its place are compiled. A
+// second process compiles neither, and what is emitted then is what runs.
+TEST(SpilledChoice, WhatTheCompilerSaidIsKept) {
+  if (!find_nvrtc()) GTEST_SKIP() << "skipped, there is no NVRTC";
+  const TempFolder cache;
+  setenv("CODA_CACHE_DIR", cache.path().c_str(), 1);
+  const Plan plan = one_step_plan(weight_gradient());
+  const auto emitted = [&] { return emit_kernels(plan, kFarSizes).front().source; };
+  const std::string before = emitted();
+  const Precompiled first = precompile({{plan, kFarSizes}});
+  const std::string after = emitted();
+  const Precompiled second = precompile({{plan, kFarSizes}});
+  const std::string chosen_by = kernel_choices(plan, kFarSizes).front().chosen_by;
+  KernelBuilder builder;
+  const bool spilled = builder.kept_spilled_bytes(before) != 0;
+  const bool still_spills = builder.kept_spilled_bytes(after) != 0;
+  unsetenv("CODA_CACHE_DIR");
+  EXPECT_TRUE(spilled) << "choose another program: this one's first choice does not spill";
+  EXPECT_FALSE(still_spills);
+  EXPECT_NE(before, after);
+  EXPECT_EQ(first.kernels, first.spilled + 1);
+  EXPECT_EQ(first.compiled, first.kernels);
+  EXPECT_GE(first.spilled, 1);
+  EXPECT_THAT(first.defects, IsEmpty());
+  EXPECT_EQ(second.compiled, 0);
+  EXPECT_EQ(second.spilled, first.spilled);
+  EXPECT_THAT(chosen_by, HasSubstr("registers spill with"));
+}
+
+}  // namespace
+}  // namespace coda::gpu

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on the GPU, cuDNN's and the library's own: against its definition in float64, for heads
+// that are grouped, ragged sequences, windows and tensors that lie apart; the repeatable backward
+// the same bits each time, whole or in parts. Results are poisoned before, and what lies around
+// them must stay as it was.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/relative_error.h"
+#include "coda/backend.h"
+#include "coda/operation.h"
+#include "gpu/cudnn/attention_kernel.h"
+#include "on_gpu/device_run.h"
+#include "on_gpu/on_gpu.h"
+#include "runtime/operation_call.h"
+
+namespace coda::tests::attention_test {
+namespace {
+
+struct Case {
+  int64_t sequences = 1;
+  int64_t tokens = 1;
+  int64_t heads = 1;
+  int64_t kv_heads = 1;
+  int64_t head_dim = 64;
+  int64_t value_dim = 64;
+  bool causal = true;
+  int64_t window = 0;
+
+  int64_t rows() const { return sequences * tokens; }
+  OpaqueCall call(bool backward) const {
+    OpaqueCall call;
+    call.function = backward ? "attention_backward" : "attention";
+    call.attributes = {{"heads", heads},
+                       {"kv_heads", kv_heads},
+                       {"head_dim", head_dim},
+                       {"value_dim", value_dim},
+                       {"scale", 1 / std::sqrt(static_cast<double>(head_dim))},
+                       {"causal", causal ? 1 : 0},
+                       {"window", window}};
+    call.sizes = {{"sequence", Dim(tokens)}};
+    call.inputs = backward ? std::vector<std::string>{"q", "k", "v", "y", "lse", "dy"}
+                           : std::vector<std::string>{"q", "k", "v"};
+    call.outputs = backward ? std::vector<std::string>{"dq", "dk", "dv"}
+                            : std::vector<std::string>{"y", "lse"};
+    return call;
+  }
+  int64_t columns_of(const std::string& name) const {
+    if (name == "lse") return heads;
+    if (name == "q" || name == "dq") return heads * head_dim;
+    if (name == "k" || name == "dk") return kv_heads * head_dim;
+    return (name == "v" || name == "dv" ? kv_heads : heads) * value_dim;
+  }
+};
+
+constexpr float kPoison = -77;
+
+// A tensor of the GPU as columns of a wider one, with poison around it (lse: dense, by itself).
+struct Placed {
+  Tensor whole;
+  TensorView view;
+
+  Placed(const std::string& name, DType dtype, int64_t rows, int64_t cols, Backend& gpu) {
+    const bool is_dense = name == "lse";
+    const int64_t before = is_dense ? 0 : 64, after = is_dense ? 0 : 32;
+    whole = Tensor(is_dense ? DType::f32 : dtype, rows, before + cols + after, gpu);
+    whole.fill(kPoison);
+    view = whole.view();
+    view.data = static_cast<std::byte*>(view.data) + before * size_of(view.dtype);
+    view.cols = cols;
+  }
+  std::vector<float> values(Backend& gpu) const {
+    Tensor host(view.dtype, view.rows, view.cols);
+    gpu.copy_out(view, host.view());
+    return host.floats();
+  }
+  void set(const std::vector<float>& values, Backend& gpu) {
+    Tensor host(view.dtype, view.rows, view.cols);
+    host.set(values);
+    gpu.copy_in(host.view(), view);
+  }
+  // Everything that is not in the view.
+  void expect_poison_around() const {
+    const std::vector<float> all = whole.floats();
+    const int64_t cols = whole.cols();
+    const int64_t before =
+        (static_cast<std::byte*>(view.data) - static_cast<const std::byte*>(whole.view().data)) /
+        size_of(view.dtype);
+    for (int64_t i = 0; i < std::ssize(all); ++i) {
+      const int64_t column = i % cols;
+      const bool is_inside = column >= before && column < before + view.cols;
+      ASSERT_TRUE(is_inside || all[i] == kPoison) << "row " << i / cols << ", column " << column;
+    }
+  }
+};
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+// The call's results on the GPU, of a kernel that `prepare` makes.
+using Preparing = std::function<std::unique_ptr<Kernel>(const OpaqueCall& call,
+                                                        std::span<const TensorDecl> tensors)>;
+Tensors run(const Case& c, bool backward, DType dtype, const Tensors& inputs, Backend& gpu,
+            const Preparing& prepare, int times) {
+  const OpaqueCall call = c.call(backward);
+  std::vector<TensorDecl> decls;
+  std::vector<Placed> placed;
+  std::vector<TensorView> views;
+  std::vector<std::string> names = call.inputs;
+  names.insert(names.end(), call.outputs.begin(), call.outputs.end());
+  for (const std::string& name : names) {
+    const int64_t cols = c.columns_of(name);
+    placed.emplace_back(name, dtype, c.rows(), cols, gpu);
+    if (const auto given = inputs.find(name); given != inputs.end())
+      placed.back().set(given->second, gpu);
+    views.push_back(placed.back().view);
+    decls.push_back({name, {c.rows(), cols}, placed.back().view.dtype});
+  }
+  const auto kernel = prepare(call, decls);
+  for (int i = 0; i < times; ++i) kernel->run(views);
+  Tensors results;
+  for (size_t i = 0; i < names.size(); ++i) {
+    placed[i].expect_poison_around();
+    if (i >= call.inputs.size()) results[names[i]] = placed[i].values(gpu);
+  }
+  return results;
+}
+
+Tensors run(const Case& c, bool backward, DType dtype, const Tensors& inputs, Backend& gpu,
+            int times = 1) {
+  return run(
+      c, backward, dtype, inputs, gpu,
+      [&](const OpaqueCall& call, std::span<const TensorDecl> tensors) {
+        return gpu.prepare(call, tensors, {});
+      },
+      times);
+}
+
+std::vector<double> doubles(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+// The call's results by its definition.
+Tensors reference(const Case& c, bool backward, const Tensors& inputs) {
+  const OpaqueCall call = c.call(backward);
+  const Operation& operation = find_operation(call.function);
+  std::vector<Matrix> in, out;
+  for (const std::string& name : call.inputs)
+    in.push_back({c.rows(), c.columns_of(name), doubles(inputs.at(name))});
+  for (const std::string& name : call.outputs) {
+    const int64_t cols = c.columns_of(name);
+    out.push_back({c.rows(), cols, std::vector<double>(static_cast<size_t>(c.rows() * cols))});
+  }
+  operation.evaluate(checked_settings(operation, call.attributes, call.sizes), in, out);
+  Tensors results;
+  for (size_t i = 0; i < out.size(); ++i)
+    results[call.outputs[i]] = {out[i].data.begin(), out[i].data.end()};
+  return results;
+}
+
+// Normal numbers, as the type holds them.
+std::vector<float> random_values(size_t count, DType dtype, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  Tensor rounded(dtype, 1, static_cast<int64_t>(count));
+  rounded.set(values);
+  return rounded.floats();
+}
+
+// Inputs of forward and backward, y and lse by the definition.
+Tensors inputs_of(const Case& c, DType dtype, bool with_results = true) {
+  std::mt19937 random(static_cast<unsigned>(c.rows() * 31 + c.heads));
+  Tensors inputs;
+  for (const char* name : {"q", "k", "v", "dy"}) {
+    inputs[name] = random_values(static_cast<size_t>(c.rows() * c.columns_of(name)), dtype, random);
+  }
+  if (!with_results) return inputs;
+  for (auto& [name, values] : reference(c, false, inputs)) inputs[name] = values;
+  return inputs;
+}
+
+void expect_close(const Tensors& values, const Tensors& reference, double bound) {
+  for (const auto& [name, wanted] : reference)
+    EXPECT_LT(relative_error(doubles(values.at(name)), doubles(wanted)), bound) << name;
+}
+
+std::unique_ptr<Backend> backend_with(GpuAttention attention) {
+  return make_backend("gpu", {.attention = attention});
+}
+
+const Case kCases[] = {
+    {2, 256, 4, 2, 64, 64},        {3, 200, 4, 4, 64, 64},           {1, 77, 2, 1, 128, 128},
+    {2, 130, 8, 2, 80, 80, false}, {2, 300, 4, 2, 64, 64, true, 50}, {5, 1, 2, 1, 64, 64},
+    {1, 515, 3, 1, 256, 256},      {2, 96, 6, 6, 192, 128},          {4, 33, 16, 1, 32, 32},
+};
+
+class AttentionOnGpu : public OnGpuWith<std::tuple<DType, GpuAttention>> {};
+
+// Shares and their gradients are rounded to 16 bits before the second product, as the products of a
+// fused kernel read them; so errors are a few roundings of the type, not of fp32.
+TEST_P(AttentionOnGpu, IsItsDefinition) {
+  const auto [dtype, attention] = GetParam();
+  const auto gpu = backend_with(attention);
+  const double bound = dtype == DType::bf16 ? 0.012 : 0.0016;
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(::testing::Message()
+                 << c.sequences << " x " << c.tokens << ", heads " << c.heads << "/" << c.kv_heads
+                 << " of " << c.head_dim << " and " << c.value_dim << ", causal " << c.causal
+                 << ", window " << c.window);
+    const Tensors inputs = inputs_of(c, dtype);
+    ::testing::internal::CaptureStderr();
+    const Tensors forward = run(c, false, dtype, inputs, *gpu);
+    const Tensors backward = run(c, true, dtype, inputs, *gpu, 2);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");  // no notice that cuDNN is not used
+    expect_close(forward, reference(c, false, inputs), bound);
+    expect_close(backward, reference(c, true, inputs), bound);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionOnGpu,
+                         ::testing::Combine(::testing::Values(DType::bf16, DType::f16),
+                                            ::testing::Values(GpuAttention::repeatable,
+                                                              GpuAttention::fast,
+                                                              GpuAttention::plain)),
+                         [](const auto& info) {
+                           const GpuAttention attention = std::get<1>(info.param);
+                           return std::string(name_of(std::get<0>(info.param))) +
+                                  (attention == GpuAttention::repeatable ? "_repeatable"
+                                   : attention == GpuAttention::fast     ? "_fast"
+                                                                         : "_plain");
+                         });
+
+// A backward in parts, as it is done where it would take too much memory: of sequences, and of one
+// sequence's heads.
+TEST_F(OnGpu, AttentionInPartsIsItsDefinitionAndTheSameBitsEachTime) {
+  const Case c{3, 200, 8, 4, 64, 64};
+  const auto backend = backend_with(GpuAttention::repeatable);
+  const Tensors inputs = inputs_of(c, DType::bf16);
+  const Tensors wanted = reference(c, true, inputs);
+  const int64_t of_head = 256 * 256 * 2;  // tokens of a sequence, rounded up
+  const auto library = std::make_shared<gpu::cudnn::Library>();
+  for (const int64_t most : {int64_t{1}, 5 * of_head, 9 * of_head, 100 * of_head}) {
+    const auto prepare = [&](const OpaqueCall& call, std::span<const TensorDecl> tensors) {
+      return gpu::cudnn::make_attention_kernel(gpu(), library, operation_call(call, tensors, {}),
+                                               true, {most, most});
+    };
+    const Tensors once = run(c, true, DType::bf16, inputs, *backend, prepare, 1);
+    expect_close(once, wanted, 0.012);
+    EXPECT_EQ(once, run(c, true, DType::bf16, inputs, *backend, prepare, 3)) << most;
+  }
+}
+
+// What cuDNN does not take runs on the plain kernel, and a notice says so once.
+TEST_F(OnGpu, ASoftCapRunsOnThePlainKernel) {
+  const auto gpu = backend_with(GpuAttention::repeatable);
+  OpaqueCall call = Case{2, 64, 2, 2, 64, 64}.call(false);
+  call.attributes["soft_cap"] = 30;
+  std::vector<TensorDecl> decls;
+  for (const char* name : {"q", "k", "v", "y"}) decls.push_back({name, {128, 128}, DType::bf16});
+  decls.push_back({"lse", {128, 2}, DType::f32});
+  ::testing::internal::CaptureStderr();
+  gpu->prepare(call, decls, {});
+  gpu->prepare(call, decls, {});
+  const std::string notice = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(notice, ::testing::HasSubstr("runs without cuDNN"));
+  EXPECT_THAT(notice, ::testing::HasSubstr("soft-cap"));
+  EXPECT_EQ(std::count(notice.begin(), notice.end(), '\n'), 1);
+}
+
+}  // namespace
+}  // namespace coda::tests::attention_test
