@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 readonly kPackages=(
   g++ make cmake ninja-build git python3 xz-utils pkg-config dpkg-dev file
   libxsmm-dev libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-  libpcre2-dev libutf8proc-dev zlib1g-dev
+  zlib1g-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 readonly kOldestCmake=3.25 kOldestGcc=12

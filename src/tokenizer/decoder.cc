@@ -61,17 +61,6 @@ void join_fallback_bytes(Texts& tokens) {
   tokens = std::move(result);
 }
 
-std::string replaced(std::string_view text, const Pattern& pattern, const std::string& content) {
-  std::string result;
-  size_t done = 0;
-  Range match;
-  while (pattern.find(text, done, match)) {
-    (result += text.substr(done, match.begin - done)) += content;
-    done = match.end;
-  }
-  return result += text.substr(done);
-}
-
 // Takes up to `at_start` and `at_end` of a character off the ends.
 void strip(std::string& token, const std::string& character, int64_t at_start, int64_t at_end) {
   std::string_view rest = token;
@@ -95,7 +84,7 @@ Decoder make_decoder(const Component& component) {
     } else if (part.is("Replace")) {
       steps.emplace_back(
           [pattern = pattern_setting(part), content = part.text("content")](Texts& tokens) {
-            for (std::string& token : tokens) token = replaced(token, pattern, content);
+            for (std::string& token : tokens) token = replaced(pattern, content, token);
           });
     } else if (part.is("Strip")) {
       require(!part.text("content").empty(),
@@ -111,7 +100,7 @@ Decoder make_decoder(const Component& component) {
       steps.emplace_back([blank = Pattern::of_text(part.text("replacement"), part.source()),
                           drops_first](Texts& tokens) {
         for (size_t i = 0; i < tokens.size(); ++i)
-          tokens[i] = replaced(tokens[i], blank, i == 0 && drops_first ? "" : " ");
+          tokens[i] = replaced(blank, i == 0 && drops_first ? "" : " ", tokens[i]);
       });
     } else {
       part.refuse();

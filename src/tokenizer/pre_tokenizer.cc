@@ -55,11 +55,10 @@ void cut_by(const CutStep& step, std::string_view text,
             const std::function<void(Range)>& on_range) {
   Joiner joiner(step.behaviour, on_range);
   size_t done = 0;
-  Range match;
-  while (done < text.size() && step.pattern->find(text, done, match)) {
+  Matches matches(*step.pattern, text);
+  for (Range match; matches.next(match); done = match.end) {
     joiner.add({done, match.begin}, step.inverts);
     joiner.add(match, !step.inverts);
-    done = match.end;
   }
   joiner.add({done, text.size()}, step.inverts);
   joiner.flush();
@@ -149,8 +148,7 @@ PreTokenizer make_pre_tokenizer(const Component& component) {
       step.behaviour = behaviour_of(part);
       step.inverts = part.flag("invert", false);
     } else if (part.is("Digits")) {
-      step.pattern = Pattern::of_regex(part.flag("individual_digits", false) ? "\\p{N}" : "\\p{N}+",
-                                       part.source());
+      step.pattern = Pattern::of_digits(part.flag("individual_digits", false));
     } else if (part.is("Metaspace")) {
       step = metaspace_step(part);
     } else {

@@ -18,7 +18,7 @@ from tokenizers import trainers
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-# Of all planes; nothing that Unicode has taken up since version 13, which not all libraries know.
+# Of all planes.
 LETTERS = (
     "abcdefghij ABCDEFGH 0123456789 .,;:!?'\"()[]{}<>/\\|@#$%^&*-_=+~`\t\n\r\v\f"
     "éàüßñøåçÉÀÜ ſſ K \u0085\u00a0\u00ad\u1680\u180e\u2000\u200a\u200b\u200c\u200d\u2028\u2029"
@@ -35,7 +35,7 @@ TEXTS = [
     "def f(x):\n    return x ** 2  # square\n", "<s>in</s> the text<|endoftext|>",
     "<|endoftext|><|endoftext|>",
     "x <|mask|> y", "<|mask|>  <|mask|>", "zz<|word|>zz Café<|word|>", "▁already▁there", "▁", " ▁ ",
-    "<0x41><0x0A>", "a" * 300, " " * 300, "ab" * 400, "\u0301\u0301", "\U0010ffff\ue000",
+    "<0x41><0x0A>", "①② 12 ﬁne fine ½ 1⁄2 ㍿", "a" * 300, " " * 300, "ab" * 400, "\u0301\u0301", "\U0010ffff\ue000",
     "The quick brown fox jumps over the lazy dog. " * 6]
 INVALID = [b"\xff", b"ab\xc3", b"\xc3(", b"\xe2\x82", b"\xf0\x9f\x98 ok \xf0\x9f\x98\x80",
            b"\xed\xa0\x80", b"\xc0\xaf", b"a\x80\x80b", b"\xf4\x90\x80\x80", b"\xe2\x28\xa1"]
@@ -116,6 +116,8 @@ def kinds() -> dict[str, Tokenizer]:
     qwen = of_bytes(split(QWEN, "isolated"), normalizer=normalizers.NFC())
     qwen.add_special_tokens(["<|endoftext|>"])
     qwen.add_tokens(["<|word|>", "Café"])  # the second in the normalized text
+    compatible = of_bytes(normalizer=normalizers.NFKC())
+    compatible.add_tokens(["①②", "ﬁne", "½", "㍿"])  # written otherwise than they are found
     smollm = of_bytes(pre_tokenizers.Digits(individual_digits=True))
     around(smollm, "<s>", "</s>")
     from tokenizers import AddedToken
@@ -127,7 +129,7 @@ def kinds() -> dict[str, Tokenizer]:
                         pre_tokenizers.Digits(), split(r"\p{P}", "contiguous"),
                         split(r"\t", "removed"), prefix=True)
     return {
-        "gpt2": gpt2, "llama3": llama3, "qwen": qwen, "smollm": smollm, "inverted": inverted,
+        "gpt2": gpt2, "llama3": llama3, "qwen": qwen, "compatible": compatible, "smollm": smollm, "inverted": inverted,
         "prefixed": prefixed, "llama2": sentencepiece(True), "unknown": sentencepiece(False),
         "mistral": sentencepiece(True, **metaspace("first", False)),
         "metaspace": sentencepiece(True, **metaspace("always", True)),

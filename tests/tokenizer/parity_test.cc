@@ -3,6 +3,7 @@
 // that it trains, on texts that are hard and on random ones: tests/parity/tokenizers_reference.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,9 @@
 #include "io/mapped_file.h"
 #include "io/temp_folder.h"
 #include "parity/python_modules.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/unicode.h"
+#include "tokenizer/utf8.h"
 
 namespace coda {
 namespace {
@@ -50,17 +54,66 @@ void check(const fs::path& folder) {
   }
 }
 
-TEST(TokenizerParity, EachKindGivesTheIdsAndTextsOfTokenizers) {
+class TokenizerParity : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_modules(python, "tokenizers"))
+      GTEST_SKIP() << "no Python with tokenizers; `scripts/setup.sh judges` installs it";
+  }
+  // Runs a script of tests/parity on a folder.
+  void run(const char* script, const fs::path& on) const {
+    const std::string command = python + " " + CODA_SOURCE_DIR + "/tests/parity/" + script + " " +
+                                on.string() + " > " + (folder / "log").string() + " 2>&1";
+    ASSERT_EQ(std::system(command.c_str()), 0) << io::read_file(folder / "log");
+  }
+
   const fs::path venv = fs::path(CODA_SOURCE_DIR) / ".venv/bin/python";
   const std::string python = fs::exists(venv) ? venv.string() : "python3";
-  if (!has_modules(python, "tokenizers"))
-    GTEST_SKIP() << "no Python with tokenizers; `scripts/setup.sh judges` installs it";
-  const TempFolder folder;
-  const std::string command =
-      python + " " + CODA_SOURCE_DIR + "/tests/parity/tokenizers_reference.py " +
-      (folder / "kinds").string() + " > " + (folder / "log").string() + " 2>&1";
-  ASSERT_EQ(std::system(command.c_str()), 0) << io::read_file(folder / "log");
+  TempFolder folder;
+};
+
+TEST_F(TokenizerParity, EachKindGivesTheIdsAndTextsOfTokenizers) {
+  run("tokenizers_reference.py", folder / "kinds");
   for (const auto& kind : fs::directory_iterator(folder / "kinds")) check(kind.path());
+}
+
+std::vector<uint32_t> all_points() {
+  std::vector<uint32_t> points;
+  for (uint32_t point = 0; point < tokenizer::kCodePoints; ++point)
+    if (point < 0xD800 || point >= 0xE000) points.push_back(point);  // no text has surrogates
+  return points;
+}
+
+// Where the code points that a pattern matches begin and end in turn.
+std::vector<uint32_t> edges_of(const tokenizer::Pattern& pattern) {
+  std::vector<uint32_t> edges;
+  for (const uint32_t point : all_points()) {
+    const std::string text = tokenizer::utf8(point);
+    tokenizer::Range match;
+    const bool is_in = tokenizer::Matches(pattern, text).next(match);
+    if (is_in != (edges.size() % 2 == 1)) edges.push_back(point);
+  }
+  return edges;
+}
+
+TEST_F(TokenizerParity, ClassesAndFormsAreRightForEveryCodePoint) {
+  run("unicode_reference.py", folder.path());
+  const auto classes = nlohmann::json::parse(io::read_file(folder / "classes.json"));
+  for (const auto& [regex, expected] : classes.items()) {
+    const auto pattern = regex.empty() ? tokenizer::Pattern::of_digits(true)
+                                       : tokenizer::Pattern::of_regex(regex, "a test");
+    EXPECT_EQ(edges_of(pattern), expected.get<std::vector<uint32_t>>()) << regex;
+  }
+  std::string text;
+  for (const uint32_t point : all_points()) text += "a\u0345" + tokenizer::utf8(point) + "\u0334";
+  for (const bool composes : {true, false}) {
+    const std::string made =
+        tokenizer::in_normal_form({.composes = composes, .compatible = !composes}, text);
+    const std::string expected = io::read_file(folder / (composes ? "NFC" : "NFKD"));
+    const auto [here, there] = std::ranges::mismatch(made, expected);
+    EXPECT_TRUE(here == made.end() && there == expected.end())
+        << "behind " << std::count(made.begin(), here, 'a') << " letters";
+  }
 }
 
 }  // namespace

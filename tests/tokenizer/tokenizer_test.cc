@@ -66,8 +66,29 @@ TEST_F(TokenizerFile, WhatIsNotSupportedIsRefusedByItsName) {
   EXPECT_THAT(with_front(R"("normalizer": null, "pre_tokenizer": {"type": "Sequence",
                             "pretokenizers": [{"type": "Whitespace"}]},)"),
               HasSubstr("Sequence: Whitespace is not supported"));
-  for (const char* regex :
-       {R"(\\w+)", R"(\\C)", "(*UCP)a", "^a", "[^\\\\S]", "a{1,3}+", "a*", "[a[b]]", "(a"}) {
+  for (const char* regex : {R"(\\C)",
+                            "(*UCP)a",
+                            "^a",
+                            "a*",
+                            "(?:a?)+",
+                            "(a",
+                            "a(?!bc)",
+                            "(?<=a)b",
+                            R"((a)\\1)",
+                            R"(\\bx)",
+                            "(?:ab)++",
+                            "(?i:é)",
+                            "(?i:st)",
+                            R"(\\p{Hann})",
+                            "[[:punct:]]",
+                            "[a",
+                            "[z-a]",
+                            "a{2}?",
+                            "(?:a|b)*a(?:a|b){40}",
+                            "a{1001}",
+                            "(?x)a",
+                            "(?>a)",
+                            R"(\\xE9)"}) {
     EXPECT_THAT(with_front(R"("pre_tokenizer": {"type": "Split", "behavior": "Isolated",
                               "pattern": {"Regex": ")" +
                            std::string(regex) + R"("}},)"),
@@ -87,7 +108,7 @@ TEST_F(TokenizerFile, WhatIsNotSupportedIsRefusedByItsName) {
               HasSubstr("model Unigram is not supported"));
 }
 
-// utf8proc orders n marks of one letter in n^2 steps: these would take minutes.
+// Quadratic time would be minutes.
 TEST_F(TokenizerFile, ManyMarksOfOneLetterAreOrderedInLinearTime) {
   const Tokenizer tokenizer(write("tokenizer.json", small_tokenizer(R"("normalizer":
       {"type": "NFC"}, "pre_tokenizer": null,)")));
@@ -99,16 +120,31 @@ TEST_F(TokenizerFile, ManyMarksOfOneLetterAreOrderedInLinearTime) {
   EXPECT_EQ(tokenizer.encode(mixed), tokenizer.encode(ordered));
 }
 
-// Of LLaMA 3: white space before a letter, which a match goes back over.
+std::string split_by(const std::string& regex) {
+  return R"("normalizer": null, "pre_tokenizer": {"type": "Split", "behavior": "Isolated",
+            "pattern": {"Regex": ")" +
+         regex + R"("}},)";
+}
+
+// Of LLaMA 3, whole; white space before a letter, which a match would go back over.
 TEST_F(TokenizerFile, ARunOfSpacesOfAnyLengthIsOneMatch) {
-  const Tokenizer tokenizer(
-      write("tokenizer.json", small_tokenizer(R"("normalizer": null,
-      "pre_tokenizer": {"type": "Split", "behavior": "Isolated", "pattern": {"Regex":
-      "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*)"
-                                              R"([\\r\\n]+|\\s+(?!\\S)|\\s+"}},)")));
+  const Tokenizer tokenizer(write(
+      "tokenizer.json",
+      small_tokenizer(
+          split_by(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|)"
+                   R"( ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)"))));
   const size_t spaces = 12'000'000;
   EXPECT_EQ(tokenizer.encode(std::string(spaces, ' ') + "line").size(),
             1 + spaces + tokenizer.encode(" line").size() - 2);
+}
+
+// Each attempt runs to the text's end: quadratic time would be hours.
+TEST_F(TokenizerFile, APatternThatLooksFarAheadInVainTakesLinearTime) {
+  const Tokenizer far(write("tokenizer.json", small_tokenizer(split_by("e[^n]*n|e|l+i"))));
+  const size_t letters = 1'000'000;
+  EXPECT_EQ(far.encode(std::string(letters, 'e'), false).size(), letters);
+  EXPECT_EQ(far.encode(std::string(letters, 'l'), false).size(), letters);
+  EXPECT_EQ(far.encode(std::string(letters, 'e') + "n", false).size(), letters + 1);
 }
 
 TEST_F(TokenizerFile, WhatIsDamagedIsRefused) {
