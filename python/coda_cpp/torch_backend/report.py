@@ -147,6 +147,11 @@ class Report:
         return [layer for layer in self.layers
                 if not layer.is_fused and not layer.by_cost_model]
 
+    @property
+    def refused(self) -> list[str]:
+        """Why they are left, with module, file and line."""
+        return [text for _, text in grouped(self.not_fused)]
+
     def total(self) -> str:
         fused = [layer for layer in self.layers if layer.is_fused]
         flops = sum(layer.flops for layer in self.layers)
@@ -158,7 +163,7 @@ class Report:
 
     def why_not(self) -> str:
         """The linear layers that are left, in a line; empty if there are none."""
-        return "; ".join(text for _, text in grouped(self.not_fused))
+        return "; ".join(self.refused)
 
     def text(self, with_plans: bool = False) -> str:
         lines = [self.total(), *self.notes]

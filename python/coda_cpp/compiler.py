@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend as a function, for whoever hands torch.compile a function of their own:
+
+    report = compiler.Report()
+    torch.compile(model, backend=lambda graph, inputs: compiler.coda(graph, inputs, report=report))
+"""
+
+from coda_cpp.torch_backend.coda import coda
+from coda_cpp.torch_backend.report import Report
+
+__all__ = ["Report", "coda"]
