@@ -19,7 +19,7 @@ constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 
 // How an element lies in memory. Tensor cores multiply some of these (is_operand,
-// device/config.cuh); the host's names of them are the same (src/gpu/arch/element.h).
+// device/config.cuh); the host's names of them are the same (src/gpu/target/element.h).
 enum class Element { f32, bf16, f16, f64, i32, e4m3, e5m2, u8 };
 
 constexpr u32 bytes_of(Element element) {

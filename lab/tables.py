@@ -458,7 +458,7 @@ def library() -> str:
 
 def tuned() -> str:
     """What the choice of a configuration is worth, by the shipped table."""
-    lines = (ROOT / "src" / "gpu" / "configure" / "tuned_rows.txt").read_text().splitlines()
+    lines = (ROOT / "src" / "gpu" / "sm90" / "tuned_rows.txt").read_text().splitlines()
     times = [[float(us) for us in line.rsplit("|", 1)[1].split()[1::2]]
              for line in lines if not line.startswith("#")]
     ratios = [max(us) / min(us) for us in times]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the table of configurations that is shipped, src/gpu/configure/tuned_rows.txt. It takes
+// Makes the table of configurations that is shipped, src/gpu/sm90/tuned_rows.txt. It takes
 // minutes of a GPU, so what has been timed is kept in a log beside the file, FILE.jsonl, and a
 // later run goes on from there; a GPU is needed only for what is not in the log.
 #include <CLI/CLI.hpp>
@@ -103,7 +103,7 @@ void run(const Flags& flags) {
 
   // Kernels that are not asked for keep the row that is shipped.
   const bool is_part = !flags.only.empty() || !flags.cases.empty();
-  gpu::TunedRows rows = is_part ? gpu::measured_rows(false) : gpu::TunedRows();
+  gpu::TunedRows rows = is_part ? gpu::measured_rows(gpu::sm90(), false) : gpu::TunedRows();
   size_t done = 0;
   double regret = 0;
   for (const measure::TuneJob& job : jobs) {

@@ -142,7 +142,7 @@ std::vector<SystemFact> system_info() {
       {"gpu driver", driver},
       {"nvrtc", answer(compiler_text)},
       {"kernel cache", cache_text(gpu::default_cache_folder())},
-      {"shipped table", std::to_string(gpu::tuned_table().size()) + " kernels"},
+      {"shipped table", std::to_string(gpu::measured_table(gpu::sm90()).size()) + " kernels"},
       {"tuned", tuned_text(gpu::default_cache_folder())},
   };
 }

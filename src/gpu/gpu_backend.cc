@@ -107,11 +107,13 @@ class GpuBackend : public Backend {
     lower_options_.multiprocessors = static_cast<uint32_t>(context->info().multiprocessors);
     lower_options_.is_h100 = is_h100(context->info().name);
     state_->context = context;
-    state_->dependent_launch =
-        options.dependent_launch && driver().version >= cuda::kDependentLaunchInGraphs;
+    state_->dependent_launch = options.dependent_launch &&
+                               lower_options_.target->overlaps_launches &&
+                               driver().version >= cuda::kDependentLaunchInGraphs;
     state_->kernels = std::make_unique<LoadedKernels>(context, options.cache);
-    lower_options_.tuned =
-        tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
+    if (lower_options_.target->measured != nullptr)
+      lower_options_.tuned =
+          tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
     // Whatever is lowered for this backend holds its state.
     lower_options_.spilled_bytes = [&builder =
                                         state_->kernels->builder()](const std::string& source) {

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -56,7 +57,8 @@ inline std::string code_of(const std::string& text) {
 inline std::string digest_of_kernel(const NvrtcCompiler& compiler, const std::string& source) {
   Sha256 hash;
   hash.add_field(compiler.version().text());
-  for (const char* option : NvrtcCompiler::options()) hash.add_field(option);
+  for (const std::string& option : NvrtcCompiler::options(compiler.target()))
+    hash.add_field(option);
   hash.add_field(code_of(source));
   std::set<std::string> included;
   find_included(source, compiler.headers(), included);
@@ -129,8 +131,11 @@ inline void expect_no_defects(const NvrtcCompiler& compiler, const std::set<std:
     EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << compiled[i];
     if (kernels[i].defect.empty()) record_kernel(digests[i], 0);
   }
-  std::printf("%zu kernels compiled, %zu known to be clean\n", compiled.size(),
-              sources.size() - compiled.size());
+  const auto fresh = std::count_if(digests.begin(), digests.end(), [&](const auto& digest) {
+    return clean.spilled_bytes(digest) < 0;
+  });
+  std::printf("%zu kernels compiled, %td of them new, %zu known to be clean\n", compiled.size(),
+              fresh, sources.size() - compiled.size());
 }
 
 inline CleanKernels known_clean_kernels() {

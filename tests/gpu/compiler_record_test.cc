@@ -73,7 +73,7 @@ TEST_F(CompilerRecord, LeadsToKernelsWithoutOpeningTheCompiler) {
   const CacheOptions options{.folder = folder_.path(), .notice = {}};
   CompiledKernel kernel;
   kernel.cubin = {'c', 'u', 'b', 'i', 'n'};
-  CubinCache(options).get(cache_key(version, digest_of(embedded_headers()), "the text"),
+  CubinCache(options).get(cache_key(version, sm90(), digest_of(embedded_headers()), "the text"),
                           [&] { return kernel; });
   KernelBuilder builder(options);
   EXPECT_EQ(builder.build("program", "the text").cubin, kernel.cubin);

@@ -203,6 +203,8 @@ FAKE(nvrtcGetProgramLogSize) END
 FAKE(nvrtcGetProgramLog) END
 FAKE(nvrtcGetCUBINSize) END
 FAKE(nvrtcGetCUBIN) END
+FAKE(nvrtcGetPTXSize) END
+FAKE(nvrtcGetPTX) END
 FAKE(nvrtcDestroyProgram) END
 
 struct FakeId {

@@ -22,7 +22,8 @@ std::string analysis_of(const std::string& program_text, const DimValues& sizes)
   const Program program = parse_program(program_text);
   const LowerOptions options;
   const ProgramSizes program_sizes(program, sizes, options);
-  const auto analysis = analyse_space(program_sizes, program::map_tiles(program), 0);
+  const auto analysis =
+      analyse_space(program_sizes, program::map_tiles(program), 0, {sm90().planes.most});
   return text(std::get<SpaceAnalysis>(analysis), program);
 }
 

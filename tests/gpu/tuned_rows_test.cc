@@ -137,7 +137,7 @@ TEST(TunedRows, AClassWithoutRowsHasThoseOfThePlainOne) {
 
 TEST(TunedRows, OfWhatBothWereMeasuredForAGpuGetsItsOwn) {
   const auto first = [](bool of_h100, const std::string& name, SpaceExtents extents) {
-    const TunedRow* row = tuned_table(of_h100).nearest({name, {extents}});
+    const TunedRow* row = measured_table(sm90(), of_h100).nearest({name, {extents}});
     return row == nullptr || row->extents.front() != extents ? "none"
                                                              : code(row->choices.front().choice);
   };
@@ -262,7 +262,7 @@ TEST(ChosenConfig, ARowAtOtherSizesCorrectsTheModel) {
 
 // A shipped file is what its rows are written as, so a row that is measured again changes a line.
 std::string rows_of_file(const std::string& name) {
-  std::ifstream file(CODA_SOURCE_DIR "/src/gpu/configure/" + name);
+  std::ifstream file(CODA_SOURCE_DIR "/src/gpu/sm90/" + name);
   std::string rows;
   for (std::string line; std::getline(file, line);)
     if (!line.starts_with("#")) rows += line + "\n";
@@ -273,11 +273,11 @@ std::string rows_of_file(const std::string& name) {
 TEST(TunedTable, IsTheFilesAsTheirRowsAreWritten) {
   for (const char* name : {"tuned_rows.txt", "tuned_rows_h100.txt", "tuned_rows_h200.txt"})
     EXPECT_EQ(TunedRows(rows_of_file(name)).text(), rows_of_file(name)) << name;
-  EXPECT_EQ(measured_rows(true).text(), rows_of_file("tuned_rows_h100.txt"));
+  EXPECT_EQ(measured_rows(sm90(), true).text(), rows_of_file("tuned_rows_h100.txt"));
   TunedRows rows(rows_of_file("tuned_rows.txt"));
   const size_t of_table = rows.size();
   rows.add(TunedRows(rows_of_file("tuned_rows_h200.txt")));
-  EXPECT_EQ(measured_rows(false).text(), rows.text());
+  EXPECT_EQ(measured_rows(sm90(), false).text(), rows.text());
   EXPECT_GT(of_table, 600U);
   EXPECT_GT(rows.size(), of_table);
 }

@@ -135,14 +135,14 @@ TEST(TunedLaunches, OfDiverseOnesHaveEveryTileWithEverySchedule) {
     const std::string tile = field_of(launch.source, ".tile_m = ", ", .cluster_m");
     all.insert(tile + " " + field_of(launch.source, "Schedule::", ","));
   }
-  for (const gpu::TileKind& kind : gpu::tile_kinds()) {
+  for (const gpu::TileKind& kind : gpu::sm90().tiles) {
     const bool is_cooperative = kind.schedule == device::Schedule::cooperative;
     EXPECT_EQ(all.count(std::to_string(kind.m) + ", .tile_n = " + std::to_string(kind.n) +
                         (is_cooperative ? " cooperative" : " ping_pong")),
               1U)
         << kind.m << "x" << kind.n << (is_cooperative ? " cooperative" : " ping-pong");
   }
-  EXPECT_EQ(all.size(), gpu::tile_kinds().size());
+  EXPECT_EQ(all.size(), gpu::sm90().tiles.size());
 }
 
 }  // namespace

@@ -36,14 +36,16 @@ std::string DirectLoads::add(const DirectLoad& load) {
 
 std::string DirectLoads::function_text() const {
   if (empty()) return "";
+  const FragmentMap& fragment = sizes_.target().fragment;
   const std::string loads = filled(
       "    if ($.is_plain) {\n$    } else {\n#pragma unroll\n"
       "      for (u32 pair = 0; pair < kPairs; ++pair) {\n"
-      "        const u32 row = at.row + 8 * (pair % 2);\n"
-      "        const u32 column = at.column$ + 8 * (pair / 2);\n"
+      "        const u32 row = $;\n"
+      "        const u32 column = $;\n"
       "        const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n"
       "$      }\n    }\n",
-      {owner_, plain_.text(), is_kept_ ? " + kFragment * kFragmentColumns" : "", partly_.text()});
+      {owner_, plain_.text(), fragment.row_of_pair(),
+       fragment.column_of_pair(is_kept_ ? " + kFragment * kFragmentColumns" : ""), partly_.text()});
   if (is_kept_)
     return function("void",
                     "load_tables(const Arguments& a, Rows& rows, const FragmentPosition& at)",

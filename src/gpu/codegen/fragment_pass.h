@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpu/codegen/function_text.h"
+#include "gpu/target/fragment_map.h"
 
 namespace coda::gpu {
 
@@ -24,17 +25,17 @@ struct Pass {
 };
 
 // `ahead`: behind what outlives the loop over pairs; `last`: of a pair.
-inline std::string fragment_lines(const Pass& pass, const std::string& ahead,
-                                  const std::string& last) {
+inline std::string fragment_lines(const FragmentMap& fragment, const Pass& pass,
+                                  const std::string& ahead, const std::string& last) {
   const bool row = pass.body.mentions("row") || pass.body.mentions("inside") ||
                    pass.early.mentions("row") || pass.early.mentions("inside");
   const auto head = [&](const Body& body) {
     std::string text = "#pragma unroll\n    for (u32 pair = 0; pair < kPairs; ++pair) {\n";
     const bool inside = body.mentions("inside");
     if (row && (inside || body.mentions("row")))
-      text += "      const u32 row = at.row + 8 * (pair % 2);\n";
+      text += "      const u32 row = " + fragment.row_of_pair() + ";\n";
     if (inside || body.mentions("column"))
-      text += "      const u32 column = at.column + 8 * (pair / 2);\n";
+      text += "      const u32 column = " + fragment.column_of_pair() + ";\n";
     if (inside)
       text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
     return text;

@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA text, built line by line. Patterns stand as they will be read.
+// CUDA text, built line by line.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
+#include "gpu/target/pattern.h"
+
 namespace coda::gpu {
-
-using Parts = std::initializer_list<std::string_view>;  // made from left to right
-
-// `pattern` with its "$"s replaced by `parts`, in order.
-inline std::string filled(std::string_view pattern, Parts parts) {
-  std::string text;
-  for (std::string_view part : parts) {
-    const size_t hole = pattern.find('$');
-    text += pattern.substr(0, hole);
-    text += part;
-    pattern.remove_prefix(hole + 1);
-  }
-  return text += pattern;
-}
 
 // Lines of a function's body.
 class Body {

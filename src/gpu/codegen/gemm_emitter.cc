@@ -2,7 +2,6 @@
 #include "gpu/codegen/gemm_emitter.h"
 
 #include "coda/error.h"
-#include "gpu/arch/element.h"
 #include "gpu/codegen/expressions.h"
 #include "gpu/codegen/function_text.h"
 #include "gpu/codegen/kernel_text.h"
@@ -14,29 +13,6 @@ namespace {
 // Their highest bit is zero, which makes values wait for others
 // (device/epilogue/fragment_values.cuh).
 constexpr int64_t kMostRows = 0x7fffffff;
-
-using device::OperandLayout;
-using device::Schedule;
-
-std::string config_text(const device::GemmConfig& c) {
-  static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
-  const auto field = [](const char* name, uint32_t value) {
-    return filled(".$ = $, ", {name, std::to_string(value)});
-  };
-  return filled(
-      "constexpr GemmConfig kConfig{$$$$$\n                             .schedule = Schedule::$, "
-      ".layout = OperandLayout::$, .element = $$$$};\n",
-      {field("tile_m", c.tile_m), field("tile_n", c.tile_n), field("cluster_m", c.cluster_m),
-       field("cluster_n", c.cluster_n), field("stages", c.stages),
-       c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative",
-       kLayouts[static_cast<int>(c.layout)], element_text(element_row(c.element).type),
-       c.element_b == device::GemmConfig{}.element_b
-           ? ""
-           : ", .element_b = " + element_text(element_row(c.element_b).type),
-       c.promotes ? ", .promotes = true" : "",
-       std::string(c.has_scales ? ", .has_scales = true" : "") +
-           (c.has_block_scales ? ", .has_block_scales = true" : "")});
-}
 
 }  // namespace
 
@@ -68,18 +44,22 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   std::vector<std::string> headers = {"arguments.cuh", "epilogue/fragment_values.cuh"};
   if (has_column_partials) headers.emplace_back("epilogue/column_partial.cuh");
   if (has_direct_loads) headers.emplace_back("epilogue/direct_pairs.cuh");
-  headers.emplace_back("sm90/program_kernel.cuh");
-  KernelLaunch launch = launch_of(
-      {.function = identifier(sizes.program().name) + "_kernel",
-       .headers = headers,
-       .before = "\n" + config_text(config) + "\n",
-       .behind = "\n" + structs,
-       .attributes = "__launch_bounds__(kThreads, 1)\n"
-                     "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n",
-       .body = filled("  program_kernel<kConfig$>(a, $);\n", {names, arguments.tile_counter()})},
-      sizes, arguments, grid_of(sizes, map, kernel, config), device::kThreads);
+  const Target& target = sizes.target();
+  const KernelFrame frame = target.frame(config);
+  headers.insert(headers.end(), frame.headers.begin(), frame.headers.end());
+  const std::string body = target.deals_tiles
+                               ? filled(frame.body, {names, arguments.tile_counter()})
+                               : filled(frame.body, {names});
+  KernelLaunch launch =
+      launch_of({.function = identifier(sizes.program().name) + "_kernel",
+                 .headers = headers,
+                 .before = "\n" + frame.config + "\n",
+                 .behind = "\n" + structs,
+                 .attributes = frame.attributes,
+                 .body = body},
+                sizes, arguments, grid_of(sizes, map, kernel, config), target.threads);
   launch.cluster = config.cluster_size();
-  launch.shared_bytes = device::shared_layout(config, ring).bytes;
+  launch.shared_bytes = target.shared_use(config, ring).bytes;
   return launch;
 }
 

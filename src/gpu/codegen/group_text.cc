@@ -75,6 +75,9 @@ int GroupText::step_with(const Dim& pairing) const {
   throw InternalError("groups of columns that no value of their tile space has");
 }
 
+// The thread's first of the eight columns that `eight` counts.
+std::string GroupText::eight_column() const { return sizes_.target().fragment.column("eight"); }
+
 // Which group a base column's belongs to.
 std::string GroupText::column(int reader, int plane, const std::string& base_column) const {
   const TileLayout& layout = analysis_.groups.layouts.at(reader);
@@ -96,12 +99,12 @@ std::optional<std::string> GroupText::source(const At& at) {
   const Step& s = step(at.step);
   if (map_.on_tile[at.step]) return tile(at);
   if (s.shape.cols.is(1)) return rows_.value(at.step);
-  const std::string own = column(at.reader, at.plane, "(at.column + 8 * eight)");
+  const std::string own = column(at.reader, at.plane, "(" + eight_column() + ")");
   if (program::is_column_index(s)) return "static_cast<float>(" + own + ")";
   if (!program::is_vector_load(s)) return std::nullopt;
   return filled(
-      "(at.column + 8 * eight < at.columns ? load_element<$>($, $) : 0.0f)",
-      {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()),
+      "($ < at.columns ? load_element<$>($, $) : 0.0f)",
+      {eight_column(), arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()),
        s.repeat().is(1) ? own
                         : "(" + own + ") % " + std::to_string(sizes_.stored_columns(s.tensor()))});
 }
@@ -127,8 +130,8 @@ std::optional<std::string> GroupText::tile(const At& at) {
     const std::string row =
         s.row_index() < 0 ? "row" : rows_.table_row(s.row_index(), s.tensor(), "[kBlock][pair]");
     lines.line("$.make([&](u32 eight, u32 pair) {", {name});
-    lines.line("  const u32 row = at.row + 8 * pair;");
-    lines.line("  const u32 column = at.column + 8 * eight;");
+    lines.line("  const u32 row = $;", {sizes_.target().fragment.row("pair")});
+    lines.line("  const u32 column = $;", {eight_column()});
     lines.line("  return row < at.rows && column < at.columns ? load_element<$>($, $) : 0.0f;",
                {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()),
                 place(at.step, at.plane, row, "column")});

@@ -45,6 +45,7 @@ class GroupText {
   std::optional<std::string> tile(const At& at);
   std::string element(const At& at) { return field(at.step, at.plane) + ".value[eight][pair]"; }
   Body& lines_of(int i) { return lines_[analysis_.groups.known.at(i)]; }
+  std::string eight_column() const;
   std::string column(int reader, int plane, const std::string& base_column) const;
   std::string place(int i, int plane, const std::string& row, const std::string& base_column);
   int step_with(const Dim& pairing) const;

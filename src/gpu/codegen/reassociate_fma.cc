@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "gpu/arch/element.h"
+#include "gpu/target/element.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"
 

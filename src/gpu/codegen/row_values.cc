@@ -48,17 +48,17 @@ std::string RowValues::value(int i) {
   if (program::is_constant(step(i))) return name;
   const bool scalar = step(i).shape.is_scalar();
   if (kept_.insert(i).second) {
-    fields_.line("float $$;", {name, scalar ? "" : "[kConfig.blocks_m()][2]"});
+    fields_.line("float $$;", {name, scalar ? "" : rows_of_thread()});
     lines_of(i).line("rows.$$ = $;", {name, scalar ? "" : "[block][side]", name});
   }
-  return "rows." + name + (scalar ? "" : "[kBlock][pair % 2]");
+  return "rows." + name + (scalar ? "" : "[kBlock][" + FragmentMap::side() + "]");
 }
 
 std::string RowValues::index(int tensor) {
   std::string& name = index_names_[tensor];
   if (name.empty()) {
     name = names_.make(sizes_.tensor(tensor).name + "_index");
-    fields_.line("int $[kConfig.blocks_m()][2];", {name});
+    fields_.line("int $$;", {name, rows_of_thread()});
     row_lines_.line("rows.$[block][side] = is_inside ? reinterpret_cast<const int*>($)[$] : 0;",
                     {name, arguments_.pointer(tensor), place(tensor)});
   }
@@ -85,15 +85,21 @@ std::string RowValues::table_row(int index_tensor, int table, const std::string&
 std::string RowValues::begin(int64_t rows) const {
   std::string lines = scalar_lines_.text();
   if (row_lines_.empty()) return lines;
-  return lines +
-         "#pragma unroll\n"
-         "    for (u32 block = 0; block < kConfig.blocks_m(); ++block) {\n"
-         "#pragma unroll\n"
-         "      for (u32 side = 0; side < 2; ++side) {\n"
-         "        const u32 row = at.row + block * kWgmmaM + 8 * side;\n"
-         "        const bool is_inside = row < " +
-         arguments_.number(operands_.own("rows"), rows) + ";\n" + row_lines_.text() +
-         "      }\n    }\n";
+  const FragmentMap& fragment = sizes_.target().fragment;
+  return lines + filled(
+                     "#pragma unroll\n"
+                     "    for (u32 block = 0; block < $; ++block) {\n"
+                     "#pragma unroll\n"
+                     "      for (u32 side = 0; side < 2; ++side) {\n"
+                     "        const u32 row = $;\n"
+                     "        const bool is_inside = row < $;\n$      }\n    }\n",
+                     {fragment.blocks, fragment.row_of_block("block", "side"),
+                      arguments_.number(operands_.own("rows"), rows), row_lines_.text()});
+}
+
+// An element for each of a thread's rows, as an array's extents.
+std::string RowValues::rows_of_thread() const {
+  return "[" + std::string(sizes_.target().fragment.blocks) + "][2]";
 }
 
 }  // namespace coda::gpu

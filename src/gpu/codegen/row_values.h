@@ -43,6 +43,7 @@ class RowValues {
   void write(int i, const std::string& name, const std::string& text);
   std::optional<std::string> loaded(int i);
   std::string place(int tensor);
+  std::string rows_of_thread() const;
 
   const ProgramSizes& sizes_;
   const SpaceAnalysis& analysis_;

@@ -95,7 +95,7 @@ std::string SpaceOperands::extents() {
 std::string SpaceOperands::operands() {
   const auto segments = static_cast<size_t>(analysis_.segments);
   const Step& first = step(analysis_.parts.front().gemm);
-  const auto a_map = [&](size_t s) { return "return &" + operand_a(first.segments()[s]) + ";"; };
+  const auto a_map = [&](size_t s) { return "return " + operand_a(first.segments()[s]) + ";"; };
   const auto blocks = [&](size_t s) {
     const GemmSegment& segment = first.segments()[s];
     const Shape& shape = tensor(segment.a).shape;
@@ -105,7 +105,7 @@ std::string SpaceOperands::operands() {
   };
   const size_t loaded_parts = shape_.loaded_parts();
   const auto b_map = [&](size_t index) {
-    return "return &" + operand_b(index % loaded_parts, index / loaded_parts) + ";";
+    return "return " + operand_b(index % loaded_parts, index / loaded_parts) + ";";
   };
   const std::string b_index = segments == 1 ? "part"
                               : loaded_parts == 1
@@ -114,8 +114,9 @@ std::string SpaceOperands::operands() {
   const std::string a_text = chosen("segment", segments, a_map);
   const std::string b_text = chosen(b_index, segments * loaded_parts, b_map);
   const std::string k_text = chosen("segment", segments, blocks);
-  return function("const TensorMap*", "a(const Arguments& a, u32 segment)", a_text) +
-         function("const TensorMap*", "b(const Arguments& a, u32 segment, u32 part)", b_text) +
+  const std::string type(sizes_.target().operand_type);
+  return function(type, "a(const Arguments& a, u32 segment)", a_text) +
+         function(type, "b(const Arguments& a, u32 segment, u32 part)", b_text) +
          function("u32", "k_blocks(const Arguments& a, u32 segment)", k_text) +
          (analysis_.has_scales ? scales() : "");
 }
@@ -203,7 +204,18 @@ std::string SpaceOperands::operand(TensorMapSpec spec, Major major, const device
   const bool k_inner = major == Major::k;
   spec.box_rows = k_inner ? box.outer : box.k;
   spec.box_columns = k_inner ? box.k : box.outer;
-  return arguments_.map(spec, role);
+  const int t = spec.tensor;
+  const std::string name = sizes_.tensor(t).name + role;
+  const auto number = [&](const char* what, int64_t value) {
+    return [this, what, name, value] { return arguments_.number(what + name, value); };
+  };
+  return sizes_.target().operand({.descriptor = [&] { return arguments_.map(spec, role); },
+                                  .address = [&] { return arguments_.pointer(t); },
+                                  .stride = [&] { return arguments_.stride(t); },
+                                  .rows = number("rows_of_", spec.rows),
+                                  .columns = number("columns_of_", spec.columns),
+                                  .first_row = number("first_row_of_", spec.row_offset),
+                                  .first_column = number("first_column_of_", spec.column_offset)});
 }
 
 TensorMapSpec SpaceOperands::whole(int t) const {
@@ -259,8 +271,8 @@ std::string SpaceOperands::byte_planes() {
         const bool along_columns = program::is_transposed_store(step(effect));
         const uint32_t half =
             shape_.byte_half(static_cast<uint32_t>(move.plane + plane), along_columns);
-        lines.line(along_columns ? "if (half == $) tma_store_once($, row, $, source);"
-                                 : "if (half == $) tma_store_once($, $, row, source);",
+        const PlaneMoves& planes = sizes_.target().planes;
+        lines.line(along_columns ? planes.store_bytes_turned : planes.store_bytes,
                    {std::to_string(half), map, column});
       }
     }
@@ -273,7 +285,7 @@ std::string SpaceOperands::byte_planes() {
 }
 
 std::string SpaceOperands::planes() {
-  const auto moved = [&](const std::vector<TileMove>& moves, const char* pattern,
+  const auto moved = [&](const std::vector<TileMove>& moves, std::string_view pattern,
                          const char* signature) {
     Body lines(4);
     for (const TileMove& move : moves) {
@@ -288,11 +300,11 @@ std::string SpaceOperands::planes() {
     return lines.empty() ? "" : function("void", signature, lines.text());
   };
   const std::string loads =
-      moved(analysis_.loads, "if (plane == $) tma_load_once(destination, $, $, row, barrier);",
+      moved(analysis_.loads, sizes_.target().planes.load,
             "load(const Arguments& a, u32 plane, SharedAddress destination, u32 row, u32 column,\n"
             "                              SharedAddress barrier)");
   return loads +
-         moved(analysis_.stores, "if (plane == $) tma_store_once($, $, row, source);",
+         moved(analysis_.stores, sizes_.target().planes.store,
                "store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source)") +
          byte_planes();
 }

@@ -10,7 +10,6 @@
 
 #include "coda/error.h"
 #include "device/layout/fragment.cuh"
-#include "gpu/arch/element.h"
 #include "gpu/codegen/direct_loads.h"
 #include "gpu/codegen/expressions.h"
 #include "gpu/codegen/fragment_pass.h"
@@ -22,15 +21,17 @@
 #include "gpu/codegen/space_places.h"
 #include "gpu/codegen/value_names.h"
 #include "gpu/codegen/value_text.h"
+#include "gpu/target/element.h"
 #include "program/step_table.h"
 
 namespace coda::gpu {
 namespace {
 
 // A ping-pong tile's epilogue is hidden, and with several blocks of rows there are as many tables.
-bool can_keep_tables(const SpaceAnalysis& space, const device::GemmConfig& config) {
-  return space.repeated_planes != 0 && space.loads_ahead &&
-         config.schedule == device::Schedule::cooperative && config.blocks_m() == 1 &&
+bool can_keep_tables(const Target& target, const SpaceAnalysis& space,
+                     const device::GemmConfig& config) {
+  return target.loads_under_mainloop && space.repeated_planes != 0 && space.loads_ahead &&
+         config.schedule == device::Schedule::cooperative && target.row_blocks(config) == 1 &&
          device::sub_tile_columns(config, space.traits()) > 1;
 }
 
@@ -45,7 +46,7 @@ class SpaceWriter {
         config_(config),
         shape_(analysis.traits()),
         turns_(analysis, config),
-        keeps_tables_(keeps_tables && can_keep_tables(analysis, config)),
+        keeps_tables_(keeps_tables && can_keep_tables(sizes.target(), analysis, config)),
         name_(name),
         arguments_(arguments),
         operands_(sizes, map, analysis, config, name, arguments),
@@ -84,6 +85,7 @@ class SpaceWriter {
   const TensorDecl& tensor(int t) const { return sizes_.tensor(t); }
   const TileSpace& tile_space() const { return map_.spaces[analysis_.space]; }
   int representative(int i) const { return analysis_.representative[i]; }
+  const FragmentMap& fragment() const { return sizes_.target().fragment; }
   int64_t half(int i) const { return operands_.half(i); }
   int planes_of(int i) const { return half(i) == 0 ? 1 : 2; }
   std::string own(const std::string& what) const { return operands_.own(what); }
@@ -187,8 +189,9 @@ class SpaceWriter {
                       {type, pointer, stored_place(column), column});
       };
       pass_.before.line("const Elements<2> $[2] = {$,", {made, side("at.column")});
-      pass_.before.line("$$};", {std::string(made.size() + 26, ' '), side("(at.column + 8)")});
-      return made + "[pair / 2]";
+      pass_.before.line("$$};",
+                        {std::string(made.size() + 26, ' '), side(fragment().second_column())});
+      return made + "[" + FragmentMap::half() + "]";
     }
     sub_fields_.line("ColumnValues<$> $;", {type, made});
     sub_lines_.line("sub.$.load($, at, [&](u32 column) { return $; });",
@@ -225,7 +228,7 @@ class SpaceWriter {
     const auto table_row = [&](const std::string& side) {
       return rows_.table_row(s.row_index(), s.tensor(), block + side);
     };
-    const std::string row = s.row_index() >= 0 ? table_row("[pair % 2]") : "row";
+    const std::string row = s.row_index() >= 0 ? table_row("[" + FragmentMap::side() + "]") : "row";
     const std::string value =
         filled("load_$<$>($, $, inside)",
                {places_.pair_or_two(at.step), type, arguments_.pointer(s.tensor()),
@@ -236,7 +239,7 @@ class SpaceWriter {
       DirectLoad load{.step = at.step,
                       .plane = at.plane,
                       .name = array,
-                      .row = {"at.row", "(at.row + 8)"},
+                      .row = {"at.row", fragment().second_row()},
                       .value = value};
       if (s.row_index() >= 0) {
         for (const int side : {0, 1}) load.row[side] = table_row(side == 0 ? "[0]" : "[1]");
@@ -340,8 +343,8 @@ class SpaceWriter {
               {arguments_.pointer(step(i).tensor()), name, rows_.known_maximum(step(i).tensor())});
     for (int plane = 0; plane < planes_of(from); ++plane) {
       const std::string raised = value(from, plane);
-      pass_.body.line("add_pair_magnitudes(sub.$[pair % 2], $, $);",
-                      {name, raised, valid_columns()});
+      pass_.body.line("add_pair_magnitudes(sub.$[$], $, $);",
+                      {name, FragmentMap::side(), raised, valid_columns()});
       turns_.end_with(raised);
     }
   }
@@ -446,7 +449,8 @@ class SpaceWriter {
       const bool is_sum = s.partial() == PartialKind::sum;
       for (const std::string& term :
            is_sum ? terms(s.operands[0], plane) : Terms{value(s.operands[0], plane)}) {
-        pass_.body.line("add_to_row(sub.$[pair % 2], $, $);", {name, term, valid_columns()});
+        pass_.body.line("add_to_row(sub.$[$], $, $);",
+                        {name, FragmentMap::side(), term, valid_columns()});
         turns_.end_with(term);
       }
     }
@@ -517,7 +521,7 @@ class SpaceWriter {
     std::string lines;
     for (size_t walk = 0; walk < walks_.size(); ++walk) {
       lines += filled("    if constexpr (kWalk == $) {\n$    }\n",
-                      {std::to_string(walk), fragment_lines(walks_[walk], "", "")});
+                      {std::to_string(walk), fragment_lines(fragment(), walks_[walk], "", "")});
     }
     return groups_.begin_text() +
            function("void",
@@ -530,7 +534,8 @@ class SpaceWriter {
 
   std::string fragment_text() const {
     const std::string lines =
-        turns_.fragment_line() + fragment_lines(pass_, direct_loads_.ahead(), turns_.last_line());
+        turns_.fragment_line() +
+        fragment_lines(fragment(), pass_, direct_loads_.ahead(), turns_.last_line());
     return function("void",
                     "fragment(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                             " +

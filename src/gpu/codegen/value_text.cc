@@ -2,9 +2,9 @@
 #include "gpu/codegen/value_text.h"
 
 #include "coda/error.h"
-#include "gpu/arch/element.h"
 #include "gpu/codegen/expressions.h"
 #include "gpu/codegen/function_text.h"
+#include "gpu/target/element.h"
 #include "program/step_table.h"
 
 namespace coda::gpu {

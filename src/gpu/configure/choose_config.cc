@@ -16,14 +16,6 @@ namespace {
 using device::GemmConfig;
 using device::Schedule;
 
-struct Cluster {
-  uint32_t m;
-  uint32_t n;
-};
-constexpr Cluster kClusters[] = {{2, 1}, {1, 2}, {1, 1}};
-
-constexpr uint32_t kFewestStages = 3;
-
 std::vector<device::EpilogueTraits> shapes_of(const KernelSpaces& kernel) {
   std::vector<device::EpilogueTraits> shapes;
   for (const SpaceAnalysis& space : kernel.spaces) shapes.push_back(space.traits());
@@ -104,6 +96,7 @@ struct RegisterUse {
 // take the registers of its accumulators).
 std::array<RegisterUse, 7> register_uses(const ProgramSizes& sizes, const SpaceAnalysis& space,
                                          const GemmConfig& config) {
+  const Target& target = sizes.target();
   const device::EpilogueTraits shape = space.traits();
   const uint32_t fragment = device::takes_turns(config, shape)
                                 ? 16 + 4 * shape.moved()
@@ -111,9 +104,9 @@ std::array<RegisterUse, 7> register_uses(const ProgramSizes& sizes, const SpaceA
   uint32_t partials = space.groups.registers;
   for (int i : space.row_partials)
     partials += 2 * static_cast<uint32_t>(info(sizes.step(i).partial()).lanes);
-  return {{{"accumulators", config.accumulators()},
+  return {{{"accumulators", target.accumulators(config)},
            {"addresses and staged tiles", fragment},
-           {"values of rows", 2 * config.blocks_m() * space.row_values},
+           {"values of rows", 2 * target.row_blocks(config) * space.row_values},
            {"vectors of columns", space.column_registers + 10 * space.column_fields},
            {"tiles that threads load", space.direct_registers},
            // The bytes of a fragment's rows, and a sub-tile's magnitudes.
@@ -135,21 +128,23 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
 bool is_crowded(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& config,
                 uint32_t consumed = 0) {
   return std::any_of(kernel.spaces.begin(), kernel.spaces.end(), [&](const SpaceAnalysis& space) {
-    return registers_of(sizes, space, config) - consumed > sizes.options().architecture.registers;
+    return registers_of(sizes, space, config) - consumed > sizes.target().registers;
   });
 }
 constexpr double kCrowded = 1.05;
 
 // Of 192 accumulators those of a sub-tile, consumed first, make room for the values of the others.
-uint32_t consumed_of(const GemmConfig& config) {
-  return config.accumulators() - std::min(config.accumulators(), 128U);
+uint32_t consumed_of(const Target& target, const GemmConfig& config) {
+  const uint32_t accumulators = target.accumulators(config);
+  return accumulators - std::min(accumulators, 128U);
 }
 
 GemmConfig with_kernel(const GemmConfig& choice, const KernelSpaces& kernel) {
   return kernel.spaces.front().with_products(choice);
 }
 
-GemmConfig config_of(const TileKind& tile, const Cluster& cluster, const KernelSpaces& kernel) {
+GemmConfig config_of(const TileKind& tile, const ClusterShape& cluster,
+                     const KernelSpaces& kernel) {
   return with_kernel({.tile_m = tile.m,
                       .tile_n = tile.n,
                       .cluster_m = cluster.m,
@@ -160,25 +155,24 @@ GemmConfig config_of(const TileKind& tile, const Cluster& cluster, const KernelS
 
 // The deepest pipeline that leaves the ring two groups, one to transform and one to load; where
 // nothing is loaded one is enough.
-uint32_t usual_stages(const GemmConfig& config, const TileKind& tile,
+uint32_t usual_stages(const Target& target, const GemmConfig& config, const TileKind& tile,
                       const std::vector<device::EpilogueTraits>& shapes) {
   const bool loads =
       std::any_of(shapes.begin(), shapes.end(), [](const auto& shape) { return shape.loads != 0; });
   GemmConfig deeper = config;
-  for (uint32_t stages = tile.most_stages; stages >= kFewestStages; --stages) {
+  for (uint32_t stages = tile.most_stages; stages >= target.fewest_stages; --stages) {
     deeper.stages = stages;
     const device::RingShape ring = ring_of(deeper, shapes);
-    const device::SharedLayout layout = device::shared_layout(deeper, ring);
+    const SharedUse use = target.shared_use(deeper, ring);
     const uint32_t groups = ring.planes == 0 ? 0 : loads ? 2 : 1;
     // A cooperative tile gains more from a ring that holds its output than from a fourth stage; one
     // of 64 accumulators has room for both.
     const bool is_cooperative = config.schedule == Schedule::cooperative;
-    const bool is_deep = stages > kFewestStages && ring.planes != 0 && is_cooperative &&
-                         (config.accumulators() > 64 || layout.rings.groups < ring.sub_tiles);
-    if (layout.fits() && layout.rings.groups >= std::min(groups, ring.sub_tiles) && !is_deep)
-      return stages;
+    const bool is_deep = stages > target.fewest_stages && ring.planes != 0 && is_cooperative &&
+                         (target.accumulators(config) > 64 || use.groups < ring.sub_tiles);
+    if (use.fits && use.groups >= std::min(groups, ring.sub_tiles) && !is_deep) return stages;
   }
-  return kFewestStages;
+  return target.fewest_stages;
 }
 
 }  // namespace
@@ -201,34 +195,36 @@ std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap
   return spaces;
 }
 
-double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& choice,
+double model_cost(const Target& target, std::span<const SpaceWork> spaces, const GemmConfig& choice,
                   uint32_t multiprocessors) {
-  const auto kinds = tile_kinds();
+  const auto kinds = target.tiles;
   const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const TileKind& k) {
     return k.m == choice.tile_m && k.n == choice.tile_n && k.schedule == choice.schedule;
   });
   invariant(kind != kinds.end(), "a tile that the model knows");
-  return model_cost(spaces, choice, *kind, multiprocessors);
+  return model_cost(target, spaces, choice, *kind, multiprocessors);
 }
 
 bool is_legal(const KernelSpaces& kernel, const GemmConfig& choice) {
   const GemmConfig config = with_kernel(choice, kernel);
   const std::vector<device::EpilogueTraits> shapes = shapes_of(kernel);
   for (size_t i = 0; i < shapes.size(); ++i) {
-    if (!device::is_valid(config, shapes[i])) return false;
+    if (!kernel.target->is_valid(config, shapes[i])) return false;
     const bool in_halves = device::sub_tile_width(config, shapes[i]) != device::kSubTileColumns;
     if (in_halves && kernel.spaces[i].needs_whole_sub_tiles()) return false;
   }
-  return device::shared_layout(config, ring_of(config, shapes)).fits();
+  return kernel.target->shared_use(config, ring_of(config, shapes)).fits;
 }
 
 bool has_room(const ProgramSizes& sizes, const KernelSpaces& kernel) {
-  for (const TileKind& tile : tile_kinds()) {
-    for (const Cluster& cluster : kClusters) {
+  const Target& target = sizes.target();
+  for (const TileKind& tile : target.tiles) {
+    for (const ClusterShape& cluster : target.clusters) {
       GemmConfig config = config_of(tile, cluster, kernel);
-      for (uint32_t stages = kFewestStages; stages <= tile.most_stages; ++stages) {
+      for (uint32_t stages = target.fewest_stages; stages <= tile.most_stages; ++stages) {
         config.stages = stages;
-        if (is_legal(kernel, config) && !is_crowded(sizes, kernel, config, consumed_of(config)))
+        if (is_legal(kernel, config) &&
+            !is_crowded(sizes, kernel, config, consumed_of(target, config)))
           return true;
       }
     }
@@ -237,12 +233,13 @@ bool has_room(const ProgramSizes& sizes, const KernelSpaces& kernel) {
 }
 
 std::string largest_register_uses(const ProgramSizes& sizes, const SpaceAnalysis& space) {
-  const KernelSpaces kernel{{space}};
+  const Target& target = sizes.target();
+  const KernelSpaces kernel{&target, {space}};
   std::array<RegisterUse, 7> fewest{};
   uint32_t fewest_registers = UINT32_MAX;
-  for (const TileKind& tile : tile_kinds()) {
-    const GemmConfig config = config_of(tile, kClusters[0], kernel);
-    const uint32_t registers = registers_of(sizes, space, config) - consumed_of(config);
+  for (const TileKind& tile : target.tiles) {
+    const GemmConfig config = config_of(tile, target.clusters[0], kernel);
+    const uint32_t registers = registers_of(sizes, space, config) - consumed_of(target, config);
     if (registers >= fewest_registers) continue;
     fewest_registers = registers;
     fewest = register_uses(sizes, space, config);
@@ -261,23 +258,24 @@ std::string largest_register_uses(const ProgramSizes& sizes, const SpaceAnalysis
 std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
                                        const KernelSpaces& kernel) {
   std::vector<RankedChoice> ranked;
+  const Target& target = sizes.target();
   const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
   const uint32_t multiprocessors = sizes.options().multiprocessors;
   const std::vector<device::EpilogueTraits> shapes = shapes_of(kernel);
-  for (const TileKind& tile : tile_kinds()) {
-    for (const Cluster& cluster : kClusters) {
+  for (const TileKind& tile : target.tiles) {
+    for (const ClusterShape& cluster : target.clusters) {
       GemmConfig config = config_of(tile, cluster, kernel);
       const bool valid = std::all_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
-        return device::is_valid(config, shape);
+        return target.is_valid(config, shape);
       });
       if (!valid) continue;
-      const uint32_t usual = usual_stages(config, tile, shapes);
-      for (uint32_t stages = kFewestStages; stages <= tile.most_stages; ++stages) {
+      const uint32_t usual = usual_stages(target, config, tile, shapes);
+      for (uint32_t stages = target.fewest_stages; stages <= tile.most_stages; ++stages) {
         config.stages = stages;
         if (!is_legal(kernel, config)) continue;
         const double off = 0.02 * std::abs(static_cast<int>(stages) - static_cast<int>(usual));
         const bool crowded = is_crowded(sizes, kernel, config);
-        const double cost = model_cost(work, config, tile, multiprocessors) * (1 + off);
+        const double cost = model_cost(target, work, config, tile, multiprocessors) * (1 + off);
         ranked.push_back({config, crowded ? kCrowded * cost : cost, crowded});
       }
     }
@@ -292,6 +290,7 @@ uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const K
   int64_t tiles = 0;
   for (const SpaceWork& space : work_of(sizes, map, kernel))
     tiles += cluster_tiles(space, with_kernel(choice, kernel));
+  if (!sizes.target().deals_tiles) return static_cast<uint32_t>(tiles);
   const int64_t clusters = clusters_of(choice, sizes.options().multiprocessors);
   const int64_t waves = std::max<int64_t>(1, ceil_div(tiles, clusters));
   return choice.cluster_size() * static_cast<uint32_t>(ceil_div(tiles, waves));
@@ -303,7 +302,7 @@ std::string code(const GemmConfig& choice) {
          std::to_string(choice.cluster_n) + "s" + std::to_string(choice.stages);
 }
 
-std::optional<GemmConfig> parse_choice(const std::string& code_text) {
+std::optional<GemmConfig> parse_choice(const std::string& code_text, const Target& target) {
   GemmConfig choice;
   char schedule = 0;
   uint32_t clusters = 0;
@@ -314,7 +313,7 @@ std::optional<GemmConfig> parse_choice(const std::string& code_text) {
   choice.schedule = schedule == 'p' ? Schedule::ping_pong : Schedule::cooperative;
   choice.cluster_m = clusters / 10;
   choice.cluster_n = clusters % 10;
-  const auto kinds = tile_kinds();
+  const auto kinds = target.tiles;
   const bool is_known = std::any_of(kinds.begin(), kinds.end(), [&](const TileKind& kind) {
     return kind.m == choice.tile_m && kind.n == choice.tile_n && kind.schedule == choice.schedule &&
            choice.stages <= kind.most_stages;

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "device/layout/shared_layout.cuh"
 #include "gpu/configure/config_model.h"
 #include "gpu/legalise/space_analysis.h"
 
@@ -19,6 +18,7 @@ using device::GemmConfig;
 
 // The spaces of one kernel: they have one layout and one element type.
 struct KernelSpaces {
+  const Target* target = nullptr;
   std::vector<SpaceAnalysis> spaces;
 };
 
@@ -44,7 +44,7 @@ std::string largest_register_uses(const ProgramSizes& sizes, const SpaceAnalysis
 // What the model is told of the kernel, by space.
 std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
                                const KernelSpaces& kernel);
-double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& choice,
+double model_cost(const Target& target, std::span<const SpaceWork> spaces, const GemmConfig& choice,
                   uint32_t multiprocessors);
 
 // Whether the kernel can be made so: tile shape and shared memory. Whether its values have room in
@@ -60,6 +60,7 @@ std::string text(const GemmConfig& choice);
 
 // The same in short, "128x256c21s3", and back; nothing if it is none that kernels may have.
 std::string code(const GemmConfig& choice);
-std::optional<GemmConfig> parse_choice(const std::string& code_text);
+std::optional<GemmConfig> parse_choice(const std::string& code_text,
+                                       const Target& target = chosen_target());
 
 }  // namespace coda::gpu

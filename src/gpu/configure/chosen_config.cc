@@ -35,8 +35,8 @@ std::string source_text(const ChosenConfig& chosen) {
 // kernel can have.
 std::vector<GemmConfig> order_of(const TunedRow& row, const KernelClass& kernel,
                                  const std::vector<RankedChoice>& ranked,
-                                 const std::vector<SpaceWork>& work, uint32_t multiprocessors,
-                                 uint32_t measured_multiprocessors) {
+                                 const std::vector<SpaceWork>& work, const Target& target,
+                                 uint32_t multiprocessors, uint32_t measured_multiprocessors) {
   std::vector<TimedChoice> timed;  // with the kernel's layout and element, which a row lacks
   for (const TimedChoice& one : row.choices) {
     const auto it = std::ranges::find_if(
@@ -55,9 +55,9 @@ std::vector<GemmConfig> order_of(const TunedRow& row, const KernelClass& kernel,
   std::vector<RankedChoice> here;
   for (const TimedChoice& one : timed) {
     corrections.push_back(one.microseconds /
-                          model_cost(there, one.choice, measured_multiprocessors));
+                          model_cost(target, there, one.choice, measured_multiprocessors));
     here.push_back(
-        {one.choice, corrections.back() * model_cost(work, one.choice, multiprocessors)});
+        {one.choice, corrections.back() * model_cost(target, work, one.choice, multiprocessors)});
   }
   std::sort(corrections.begin(), corrections.end());
   const double median = corrections[corrections.size() / 2];
@@ -92,8 +92,9 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
   };
   const Source tuned{options.tuned == nullptr ? nullptr : options.tuned->nearest(own),
                      ChoiceSource::tuned, options.multiprocessors};
-  const Source shipped{options.uses_table ? tuned_table(options.is_h100).nearest(own) : nullptr,
-                       ChoiceSource::table, options.architecture.multiprocessors};
+  const Source shipped{
+      options.uses_table ? measured_table(sizes.target(), options.is_h100).nearest(own) : nullptr,
+      ChoiceSource::table, sizes.target().multiprocessors};
   std::vector<ChosenConfig> order;
   const auto add = [&](ChosenConfig one) {
     const bool is_there = std::any_of(order.begin(), order.end(), [&](const ChosenConfig& other) {
@@ -108,7 +109,7 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
       if (!order.empty() || source.row == nullptr ||
           (source.row->extents == own.extents) != exactly)
         continue;
-      for (const GemmConfig& choice : order_of(*source.row, own, ranked, work,
+      for (const GemmConfig& choice : order_of(*source.row, own, ranked, work, sizes.target(),
                                                options.multiprocessors, source.multiprocessors))
         add({choice, source.source, text(source.row->extents)});
     }

@@ -10,19 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "device/layout/space.cuh"
+#include "gpu/target/target.h"
 
 namespace coda::gpu {
-
-// Tile shapes that kernels may have.
-struct TileKind {
-  uint32_t m;
-  uint32_t n;
-  device::Schedule schedule;
-  uint32_t most_stages;
-  double factor;  // over the tensor cores' own time, in a long mainloop
-};
-std::span<const TileKind> tile_kinds();
 
 // A tile space's sizes: rows, base columns, and all of its contraction.
 struct SpaceExtents {
@@ -42,8 +32,8 @@ struct SpaceWork {
 };
 
 // Cycles; `kind` is the configuration's.
-double model_cost(std::span<const SpaceWork> spaces, const device::GemmConfig& config,
-                  const TileKind& kind, uint32_t multiprocessors);
+double model_cost(const Target& target, std::span<const SpaceWork> spaces,
+                  const device::GemmConfig& config, const TileKind& kind, uint32_t multiprocessors);
 
 // Tiles of a space in clusters of them.
 int64_t cluster_tiles(const SpaceWork& space, const device::GemmConfig& config);

@@ -10,21 +10,20 @@
 namespace coda::gpu {
 namespace {
 
-constexpr int kMostPlanes = 8;
-
 std::variant<KernelSpaces, Refusal> alone(const ProgramSizes& sizes, const program::TileMap& map,
                                           int space) {
   std::string uses;
-  for (int planes = kMostPlanes; planes >= 0; --planes) {
+  const Target& target = sizes.target();
+  for (int planes = target.planes.most; planes >= 0; --planes) {
     auto analysis = analyse_space(sizes, map, space, {planes});
     if (const auto* refusal = std::get_if<Refusal>(&analysis)) return *refusal;
-    KernelSpaces kernel{{std::get<SpaceAnalysis>(std::move(analysis))}};
+    KernelSpaces kernel{&target, {std::get<SpaceAnalysis>(std::move(analysis))}};
     if (has_room(sizes, kernel)) return kernel;
     if (planes == 0) uses = largest_register_uses(sizes, kernel.spaces.front());
   }
   return Refusal{.reason = RefusalReason::registers,
                  .value = space,
-                 .budget = sizes.options().architecture.registers,
+                 .budget = target.registers,
                  .uses = std::move(uses)};
 }
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/configure/tuned_table.h"
 
-#include "base/embedded_text.h"
+#include <map>
+#include <mutex>
+#include <utility>
+
 #include "coda/error.h"
 
 namespace coda::gpu {
 
-std::span<const EmbeddedText> tuned_rows_texts();  // tuned_rows*.txt
-
-TunedRows measured_rows(bool on_h100) {
+TunedRows measured_rows(const Target& target, bool on_h100) {
   TunedRows rows;
-  for (const EmbeddedText& file : tuned_rows_texts()) {
+  if (target.measured == nullptr) return rows;
+  for (const EmbeddedText& file : target.measured()) {
     if (is_h100(file.name) != on_h100) continue;
     std::vector<std::string> left_out;
     rows.add(TunedRows(file.text, &left_out));
@@ -22,9 +24,9 @@ TunedRows measured_rows(bool on_h100) {
 
 namespace {
 
-TunedRows both(bool of_h100) {
-  TunedRows rows = measured_rows(!of_h100);
-  rows.add(measured_rows(of_h100));
+TunedRows both(const Target& target, bool of_h100) {
+  TunedRows rows = measured_rows(target, !of_h100);
+  rows.add(measured_rows(target, of_h100));
   return rows;
 }
 
@@ -35,10 +37,13 @@ bool is_h100(std::string_view device) {
          device.find("h100") != std::string_view::npos;
 }
 
-const TunedRows& tuned_table(bool of_h100) {
-  static const TunedRows h200 = both(false);
-  static const TunedRows h100 = both(true);
-  return of_h100 ? h100 : h200;
+const TunedRows& measured_table(const Target& target, bool of_h100) {
+  static std::mutex mutex;
+  static std::map<std::pair<const Target*, bool>, TunedRows> tables;
+  const std::lock_guard lock(mutex);
+  const auto found = tables.find({&target, of_h100});
+  if (found != tables.end()) return found->second;
+  return tables.emplace(std::pair(&target, of_h100), both(target, of_h100)).first->second;
 }
 
 }  // namespace coda::gpu

@@ -27,7 +27,6 @@
 #include "base/own_file.h"
 #include "base/sha256.h"
 #include "coda/error.h"
-#include "gpu/arch/architecture.h"
 #include "gpu/jit/dynamic_library.h"
 
 namespace coda::gpu {
@@ -131,20 +130,21 @@ std::string digest_of(const NvrtcCompiler::Headers& headers) {
   return hash.digest();
 }
 
-std::string cache_key(CompilerVersion version, const std::string& headers_digest,
-                      const std::string& source) {
+std::string cache_key(CompilerVersion version, const Target& target,
+                      const std::string& headers_digest, const std::string& source) {
   Sha256 hash;
   hash.add_field(kCubinMagic);
-  hash.add_field(kSm90a.name);
+  hash.add_field(target.architecture);
   hash.add_field(version.text());
-  for (const char* option : NvrtcCompiler::options_of(version)) hash.add_field(option);
+  for (const std::string& option : NvrtcCompiler::options_of(version, target))
+    hash.add_field(option);
   hash.add_field(headers_digest);
   hash.add_field(source);
   return hash.digest();
 }
 
 std::string cache_key(const NvrtcCompiler& compiler, const std::string& source) {
-  return cache_key(compiler.version(), digest_of(compiler.headers()), source);
+  return cache_key(compiler.version(), compiler.target(), digest_of(compiler.headers()), source);
 }
 
 CubinCache::CubinCache(CacheOptions options) : options_(std::move(options)) {

@@ -63,10 +63,10 @@ class CubinCache {
   int64_t bytes_ = -1;             // of all entries; -1: not yet counted
 };
 
-// The name of a kernel that a compiler of this version makes of `source` with headers of this
-// digest.
-std::string cache_key(CompilerVersion version, const std::string& headers_digest,
-                      const std::string& source);
+// The name of a kernel that a compiler of this version makes of `source` for the target, with
+// headers of this digest.
+std::string cache_key(CompilerVersion version, const Target& target,
+                      const std::string& headers_digest, const std::string& source);
 std::string cache_key(const NvrtcCompiler& compiler, const std::string& source);
 std::string digest_of(const NvrtcCompiler::Headers& headers);
 

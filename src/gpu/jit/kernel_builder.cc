@@ -5,18 +5,14 @@
 #include "gpu/jit/compiler_record.h"
 
 namespace coda::gpu {
-namespace {
 
-std::string key_of(CompilerVersion version, const std::string& source) {
-  static const std::string headers = digest_of(embedded_headers());
-  return cache_key(version, headers, source);
+std::string KernelBuilder::key_of(CompilerVersion version, const std::string& source) const {
+  return cache_key(version, *target_, headers_digest_, source);
 }
-
-}  // namespace
 
 const NvrtcCompiler& KernelBuilder::open() {
   if (compiler_ == nullptr) {
-    compiler_ = std::make_unique<NvrtcCompiler>();
+    compiler_ = std::make_unique<NvrtcCompiler>(*target_);
     record_compiler(cache_.folder(), compiler_->file(), compiler_->version());
   }
   return *compiler_;

@@ -18,7 +18,10 @@ namespace coda::gpu {
 
 class KernelBuilder {
  public:
-  explicit KernelBuilder(CacheOptions options = {}) : cache_(std::move(options)) {}
+  explicit KernelBuilder(CacheOptions options = {}, const Target& target = chosen_target())
+      : target_(&target),
+        headers_digest_(digest_of(embedded_headers(target))),
+        cache_(std::move(options)) {}
 
   // Throws Error, naming the program, if there is no compiler, and InternalError with the
   // compiler's log if the text does not compile. May be called by several threads at once.
@@ -39,6 +42,10 @@ class KernelBuilder {
   const NvrtcCompiler& open();                     // mutex_ is held
   std::optional<CompilerVersion> known_version();  // likewise
 
+  std::string key_of(CompilerVersion version, const std::string& source) const;
+
+  const Target* target_;
+  std::string headers_digest_;
   CubinCache cache_;
   mutable std::mutex mutex_;  // of what follows
   std::unique_ptr<NvrtcCompiler> compiler_;

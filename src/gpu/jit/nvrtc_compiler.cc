@@ -4,13 +4,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <regex>
 #include <utility>
 
 #include "coda/error.h"
-#include "gpu/arch/architecture.h"
 #include "gpu/jit/device_texts.h"
 #include "gpu/jit/dynamic_library.h"
 #include "gpu/jit/parallel_for.h"
@@ -30,6 +28,8 @@ struct Api {
   int (*log)(Handle, char*);
   int (*cubin_size)(Handle, size_t*);
   int (*cubin)(Handle, char*);
+  int (*ptx_size)(Handle, size_t*);
+  int (*ptx)(Handle, char*);
   int (*destroy)(Handle*);
 
   Api() {
@@ -43,6 +43,8 @@ struct Api {
     nvrtc.load(log, "nvrtcGetProgramLog");
     nvrtc.load(cubin_size, "nvrtcGetCUBINSize");
     nvrtc.load(cubin, "nvrtcGetCUBIN");
+    nvrtc.load(ptx_size, "nvrtcGetPTXSize");
+    nvrtc.load(ptx, "nvrtcGetPTX");
     nvrtc.load(destroy, "nvrtcDestroyProgram");
   }
 };
@@ -99,16 +101,24 @@ int64_t CompiledKernel::spilled_bytes() const {
   return bytes + (log.find("serialized") == std::string::npos ? 0 : kSerialized);
 }
 
-NvrtcCompiler::Headers embedded_headers() {
+NvrtcCompiler::Headers embedded_headers(const Target& target) {
   NvrtcCompiler::Headers headers;
   for (const EmbeddedText& text : device_texts())
     headers.emplace(std::string(text.name), std::string(text.text));
+  const std::string own = "device/" + std::string(target.name) + "/ptx/";
+  for (const EmbeddedText& text : device_texts()) {
+    if (!text.name.starts_with(own)) continue;
+    const auto common = headers.find("device/ptx/" + std::string(text.name.substr(own.size())));
+    if (common != headers.end()) common->second = text.text;
+  }
   return headers;
 }
 
-NvrtcCompiler::NvrtcCompiler() : NvrtcCompiler(embedded_headers()) {}
+NvrtcCompiler::NvrtcCompiler(const Target& target)
+    : NvrtcCompiler(embedded_headers(target), target) {}
 
-NvrtcCompiler::NvrtcCompiler(Headers headers) : headers_(std::move(headers)) {
+NvrtcCompiler::NvrtcCompiler(Headers headers, const Target& target)
+    : headers_(std::move(headers)), target_(&target) {
   check(api().version(&version_.major, &version_.minor), "asking for its version");
   require(version_ >= kOldestNvrtc, "NVRTC at " + api().location + " has version " +
                                         version_.text() + "; " + kOldestNvrtc.text() +
@@ -124,19 +134,16 @@ std::string NvrtcCompiler::file() const {
   return known && info.dli_fname != nullptr ? info.dli_fname : api().location;
 }
 
-std::span<const char* const> NvrtcCompiler::options() {
-  static const std::string architecture = "--gpu-architecture=" + std::string(kSm90a.name);
-  // Which sums are fused is said by types (device/values/elements.cuh), never chosen: the same bits
-  // for every tile.
-  static const std::array<const char*, 5> options{architecture.c_str(), "--std=c++20",
-                                                  "--device-as-default-execution-space",
-                                                  "--fmad=false", "--ptxas-options=-v"};
-  return options;
+// Which sums are fused is said by types (device/values/elements.cuh), never chosen: the same bits
+// for every tile.
+std::vector<std::string> NvrtcCompiler::options(const Target& target) {
+  return {"--gpu-architecture=" + std::string(target.architecture), "--std=c++20",
+          "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v"};
 }
 
-std::vector<const char*> NvrtcCompiler::options_of(CompilerVersion version) {
-  std::vector<const char*> all(options().begin(), options().end());
-  if (version.major >= 13) all.push_back("--no-cache");
+std::vector<std::string> NvrtcCompiler::options_of(CompilerVersion version, const Target& target) {
+  std::vector<std::string> all = options(target);
+  if (version.major >= 13) all.emplace_back("--no-cache");
   return all;
 }
 
@@ -151,7 +158,9 @@ CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
   check(api().create(&program.handle, source.c_str(), "kernel.cu", static_cast<int>(names.size()),
                      texts.data(), names.data()),
         "taking a kernel's text");
-  const std::vector<const char*> all = options_of(version_);
+  const std::vector<std::string> options = options_of(version_, *target_);
+  std::vector<const char*> all;
+  for (const std::string& option : options) all.push_back(option.c_str());
   const int status = api().compile(program.handle, static_cast<int>(all.size()), all.data());
   if (status != 0 && status != kCompilationError) check(status, "compiling a kernel");
   CompiledKernel kernel;
@@ -164,9 +173,11 @@ CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
     kernel.defect = "does not compile";
     return kernel;
   }
-  check(api().cubin_size(program.handle, &size), "reading the cubin");
+  const bool is_ptx = target_->architecture.starts_with("compute_");
+  check((is_ptx ? api().ptx_size : api().cubin_size)(program.handle, &size), "reading the cubin");
   kernel.cubin.resize(size);
-  check(api().cubin(program.handle, kernel.cubin.data()), "reading the cubin");
+  check((is_ptx ? api().ptx : api().cubin)(program.handle, kernel.cubin.data()),
+        "reading the cubin");
   kernel.defect = find_defect(kernel.log);
   kernel.registers = number_before(kernel.log, "registers");
   return kernel;

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu/targets/targets.h"
+
 namespace coda::gpu {
 
 struct CompilerVersion {
@@ -25,7 +27,7 @@ struct CompilerVersion {
 inline constexpr CompilerVersion kOldestNvrtc{12, 4};
 
 struct CompiledKernel {
-  std::vector<char> cubin;  // empty: it does not compile
+  std::vector<char> cubin;  // or PTX, for a target that asks for that; empty: it does not compile
   std::string log;
   int registers = 0;   // a thread
   std::string defect;  // empty: none
@@ -40,19 +42,20 @@ class NvrtcCompiler {
   // What kernels may include: name -> text.
   using Headers = std::map<std::string, std::string>;
 
-  // The embedded device code. Throws Error if there is no NVRTC, or too old a one.
-  NvrtcCompiler();
-  explicit NvrtcCompiler(Headers headers);
+  // With the embedded device code. Throws Error if there is no NVRTC, or too old a one.
+  explicit NvrtcCompiler(const Target& target = chosen_target());
+  explicit NvrtcCompiler(Headers headers, const Target& target = chosen_target());
 
   CompilerVersion version() const { return version_; }
   const std::string& location() const;
   std::string file() const;  // the library that the loader opened
   const Headers& headers() const { return headers_; }
-  static std::span<const char* const> options();
+  const Target& target() const { return *target_; }
+  static std::vector<std::string> options(const Target& target);
   // With those that a version has beside them. From a cache of its own, NVRTC 13 gives a cubin
   // without the assembler's report: registers that spill would go unnoticed where it has compiled
   // the same kernel, under other names, before.
-  static std::vector<const char*> options_of(CompilerVersion version);
+  static std::vector<std::string> options_of(CompilerVersion version, const Target& target);
 
   // May be called by several threads at once.
   CompiledKernel compile(const std::string& source) const;
@@ -62,10 +65,12 @@ class NvrtcCompiler {
 
  private:
   Headers headers_;
+  const Target* target_;
   CompilerVersion version_;
 };
 
-// The device code that the library has in it.
-NvrtcCompiler::Headers embedded_headers();
+// The device code that the library has in it. A file of device/<target>/ptx stands in for the file
+// of device/ptx that has its name.
+NvrtcCompiler::Headers embedded_headers(const Target& target = chosen_target());
 
 }  // namespace coda::gpu

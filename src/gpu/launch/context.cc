@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/launch/context.h"
 
+#include <utility>
+
 #include "coda/error.h"
-#include "gpu/arch/architecture.h"
+#include "gpu/targets/targets.h"
 
 namespace coda::gpu {
 namespace {
@@ -64,11 +66,14 @@ Context::Scope::~Scope() {
 }
 
 void check_architecture(const DeviceInfo& info) {
-  require(info.major == kSm90a.major && info.minor == kSm90a.minor,
+  const Target& target = chosen_target(info.major);
+  const auto capability = std::pair(info.major, info.minor);
+  const auto needed = std::pair(target.major, target.minor);
+  require(target.runs_on_newer ? capability >= needed : capability == needed,
           "GPU " + std::to_string(info.ordinal) + " (" + info.name + ") has compute capability " +
               std::to_string(info.major) + "." + std::to_string(info.minor) +
-              "; kernels are made for " + std::to_string(kSm90a.major) + "." +
-              std::to_string(kSm90a.minor) + " (" + std::string(kSm90a.gpus) +
+              "; kernels are made for " + std::to_string(target.major) + "." +
+              std::to_string(target.minor) + " (" + std::string(target.gpus) +
               "). Remedy: choose such a GPU "
               "(CUDA_VISIBLE_DEVICES), or use the CPU backend");
 }

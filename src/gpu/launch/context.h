@@ -47,7 +47,7 @@ class Context {
   DriverHandle handle_ = nullptr;
 };
 
-// Throws Error unless the kernels, which are made for one architecture, run on the device.
+// Throws Error unless the kernels of chosen_target() run on the device.
 void check_architecture(const DeviceInfo& info);
 
 }  // namespace coda::gpu

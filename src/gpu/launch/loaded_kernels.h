@@ -19,7 +19,8 @@ namespace coda::gpu {
 class LoadedKernels {
  public:
   LoadedKernels(std::shared_ptr<const Context> context, CacheOptions cache)
-      : context_(std::move(context)), builder_(std::move(cache)) {}
+      : context_(std::move(context)),
+        builder_(std::move(cache), chosen_target(context_->info().major)) {}
   ~LoadedKernels();
   LoadedKernels(const LoadedKernels&) = delete;
   LoadedKernels& operator=(const LoadedKernels&) = delete;

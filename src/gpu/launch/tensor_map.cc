@@ -5,7 +5,7 @@
 
 #include "base/rounding.h"
 #include "coda/error.h"
-#include "gpu/arch/element.h"
+#include "gpu/target/element.h"
 
 namespace coda::gpu {
 namespace {

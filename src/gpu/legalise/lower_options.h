@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/config.cuh"
-#include "gpu/arch/architecture.h"
+#include "gpu/targets/targets.h"
 
 namespace coda::gpu {
 
@@ -20,8 +20,8 @@ struct LowerOptions {
   // Elements between the starts of two rows of each tensor; empty: dense.
   std::vector<int64_t> row_strides;
   bool owns_padding = false;  // what lies between those rows may be written: nobody reads it
-  Architecture architecture = kSm90a;
-  uint32_t multiprocessors = kSm90a.multiprocessors;
+  const Target* target = &chosen_target();
+  uint32_t multiprocessors = target->multiprocessors;
   // Tile, cluster, stages and schedule of the products, one of legal_choices() (lower.h);
   // the program says its layout and element type. Empty: as chosen_config.h says.
   std::optional<device::GemmConfig> choice;

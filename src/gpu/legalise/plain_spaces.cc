@@ -6,7 +6,7 @@
 
 #include "device/config.cuh"
 #include "device/tiles/tile_position.cuh"
-#include "gpu/arch/element.h"
+#include "gpu/target/element.h"
 #include "program/step_table.h"
 
 namespace coda::gpu {

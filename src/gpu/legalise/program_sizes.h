@@ -18,6 +18,7 @@ class ProgramSizes {
 
   const Program& program() const { return program_; }
   const LowerOptions& options() const { return options_; }
+  const Target& target() const { return *options_.target; }
   const Step& step(int i) const { return program_.steps[i]; }
   const TensorDecl& tensor(int t) const { return program_.tensors[t]; }
 

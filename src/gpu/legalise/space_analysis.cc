@@ -7,7 +7,7 @@
 #include <set>
 
 #include "coda/error.h"
-#include "gpu/arch/element.h"
+#include "gpu/target/element.h"
 #include "program/step_table.h"
 
 namespace coda::gpu {
@@ -195,7 +195,7 @@ class Analyser {
   // Rows of any pitch: the launcher copies what TMA cannot address to where it can.
   bool check_segment(const GemmSegment& segment) {
     for (int t : {segment.a, segment.b}) {
-      if (!is_operand(sizes_.tensor(t).dtype))
+      if (!sizes_.target().multiplies(element_of(t)))
         return refuse({.reason = RefusalReason::operand_type, .tensor = t});
     }
     if (!device::are_operands(element_of(segment.a), element_of(segment.b))) {
@@ -270,7 +270,6 @@ class Analyser {
   // A store along rows or along columns, by way of a byte plane; both of one value and type by the
   // same.
   bool add_bytes(int i) {
-    constexpr int kMostPlanes = 6;
     const Step& s = step(i);
     const DType type = sizes_.tensor(s.tensor()).dtype;
     const int from = s.operands[0];
@@ -287,7 +286,7 @@ class Analyser {
     int next = 0;
     for (const ByteMove& move : result_.bytes) next += move.is_wide ? 2 : 1;
     const bool is_wide = half(from) != 0;
-    if (next + (is_wide ? 2 : 1) > kMostPlanes) return false;
+    if (next + (is_wide ? 2 : 1) > sizes_.target().planes.most_bytes) return false;
     result_.bytes.push_back({.from = from,
                              .rows = is_transposed ? -1 : i,
                              .columns = is_transposed ? i : -1,

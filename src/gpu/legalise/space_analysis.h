@@ -126,12 +126,12 @@ struct SpaceAnalysis {
 };
 
 struct SpaceLimits {
-  int planes = 8;  // staged each way; what is beyond is moved directly
+  int planes = 0;  // staged each way; what is beyond is moved directly
 };
 
 std::variant<SpaceAnalysis, Refusal> analyse_space(const ProgramSizes& sizes,
                                                    const program::TileMap& map, int space,
-                                                   const SpaceLimits& limits = {});
+                                                   const SpaceLimits& limits);
 
 // A few lines for people, and for tests.
 std::string text(const SpaceAnalysis& analysis, const Program& program);

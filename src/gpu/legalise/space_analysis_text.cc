@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an analysis found, in lines for people and for tests.
-#include "gpu/arch/element.h"
 #include "gpu/legalise/space_analysis.h"
+#include "gpu/target/element.h"
 
 namespace coda::gpu {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "coda/error.h"
-#include "gpu/arch/element.h"
+#include "gpu/target/element.h"
 #include "program/problem.h"
 #include "program/step_table.h"
 #include "program/tile_map.h"

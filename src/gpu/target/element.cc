@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/arch/element.h"
+#include "gpu/target/element.h"
 
 #include "coda/error.h"
 #include "device/config.cuh"

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # The measured configurations that are shipped.
-coda_embed(gpu/configure tuned_rows_texts src/gpu/configure/tuned_rows*.txt)
+coda_embed(gpu/sm90 sm90_measured src/gpu/sm90/tuned_rows*.txt)

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/targets/targets.h"
+
+#include <cstdlib>
+
+#include "coda/error.h"
+
+namespace coda::gpu {
+
+const Target& target_named(std::string_view name) {
+  for (const Target* target : {&sm90()})
+    if (target->name == name) return *target;
+  throw Error("there is no GPU target named '" + std::string(name) +
+              "': set CODA_GPU_TARGET to \"sm90\" (H100, H200)");
+}
+
+const Target& chosen_target() {
+  const char* name = std::getenv("CODA_GPU_TARGET");
+  return name == nullptr || *name == '\0' ? sm90() : target_named(name);
+}
+
+const Target& chosen_target(int) { return chosen_target(); }
+
+}  // namespace coda::gpu
