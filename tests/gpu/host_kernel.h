@@ -191,7 +191,7 @@ class HostKernel {
     const std::string stem = (folder / name).string();
     // Of a kernel with a product a cluster begins with shared memory that nobody has written, and
     // a block ends when its last stores have left.
-    const bool is_product = !launch.maps.empty();
+    const bool is_product = launch.source.find("/program_kernel.cuh\"") != std::string::npos;
     std::ofstream(stem + ".cc") << launch.source << R"(
 namespace coda::device::precise {}
 using namespace coda::device;

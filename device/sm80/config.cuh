@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel with products for GPUs that multiply by mma.sync, as a value that host and device read:
+// its tile, and how its two groups of four warps share it. A group holds its part of a tile as a
+// warpgroup of wgmma does: each of the four warps has 16 of every 64 rows, and a thread the same
+// rows and columns as there. So epilogues are the same text for both.
+// Invariant: `is_valid` holds for every configuration and tile space that is compiled.
+#pragma once
+
+#include "device/layout/shared_layout.cuh"
+
+namespace coda::device::sm80 {
+
+inline constexpr u32 kGroups = 2;  // of kWarpgroupSize threads
+inline constexpr u32 kThreads = kGroups * kWarpgroupSize;
+inline constexpr u32 kBlockRows = kWgmmaM;  // of the 64 that a group's four warps share
+inline constexpr u32 kStepK = 16;           // of one instruction
+
+struct Config {
+  u32 tile_m = 128;
+  u32 tile_n = 128;
+  u32 stages = 3;
+  OperandLayout layout = OperandLayout::tn;
+  Element element = Element::bf16;
+
+  constexpr Major major_a() const {
+    return layout == OperandLayout::nt || layout == OperandLayout::tt ? Major::outer : Major::k;
+  }
+  constexpr Major major_b() const {
+    return layout == OperandLayout::tn || layout == OperandLayout::tt ? Major::k : Major::outer;
+  }
+  constexpr u32 stage_bytes_a() const { return tile_m * kSwizzleBytes; }
+  constexpr u32 stage_bytes() const { return (tile_m + tile_n) * kSwizzleBytes; }
+
+  constexpr u32 base_columns(const EpilogueTraits& shape) const { return tile_n / shape.parts; }
+  // Whether the groups lie side by side, each with all rows; else one has the upper rows.
+  constexpr bool splits_columns(const EpilogueTraits& shape) const {
+    return base_columns(shape) % (kGroups * larger(kSubTileColumns, shape.group_span)) == 0;
+  }
+  constexpr u32 group_columns(const EpilogueTraits& shape) const {
+    return base_columns(shape) / (splits_columns(shape) ? kGroups : 1);
+  }
+  // Blocks of 64 rows of a group.
+  constexpr u32 blocks_m(const EpilogueTraits& shape) const {
+    return tile_m / kBlockRows / (splits_columns(shape) ? 1 : kGroups);
+  }
+};
+
+constexpr bool is_valid(const Config& config, const EpilogueTraits& shape) {
+  if (!is_16_bits(config.element) || config.stages < 2 || config.tile_n % shape.parts != 0)
+    return false;
+  const u32 base = config.base_columns(shape);
+  const u32 rows = kBlockRows * (config.splits_columns(shape) ? 1 : kGroups);
+  return base % larger(kSubTileColumns, shape.group_span) == 0 && config.tile_m % rows == 0 &&
+         (shape.natural_half == 0 || base % shape.natural_half == 0) &&
+         config.tile_n / shape.loaded_parts() % kOuterPanel == 0 && !shape.staged() &&
+         !shape.keeps_tables;
+}
+
+// Stages of both operands, and behind them two scratch buffers of each group, for what passes
+// between its warps.
+constexpr u32 scratch_at(const Config& config) { return config.stages * config.stage_bytes(); }
+constexpr u32 shared_bytes(const Config& config, const RingShape& shape) {
+  return scratch_at(config) + kGroups * kScratchBuffers * scratch_bytes(shape);
+}
+
+}  // namespace coda::device::sm80

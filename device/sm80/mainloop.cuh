@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mainloop of a tile: all threads copy operand blocks into a ring of shared-memory stages
+// asynchronously, and each warp multiplies what has arrived by mma.sync. A stage is 64 elements
+// deep along K. Rows of 128 bytes lie in it swizzled (swizzle_128b): an operand that is contiguous
+// along K has a row for each of its outer indices; else panels of 64 outer indices have a row for
+// each k.
+// Invariant: between a stage's last read and its next copy all threads synchronise.
+#pragma once
+
+#include "device/layout/tile_order.cuh"
+#include "device/ptx/barrier.cuh"
+#include "device/ptx/matrix_move.cuh"
+#include "device/sm80/config.cuh"
+#include "device/sm80/ptx/async_copy.cuh"
+#include "device/sm80/ptx/mma.cuh"
+
+namespace coda::device::sm80 {
+
+// What a product reads of a tensor: a rectangle of it. Outside it is zero.
+struct StoredOperand {
+  u64 address;  // of the tensor
+  u32 stride;   // elements between rows
+  u32 rows;     // of the rectangle
+  u32 columns;
+  u32 first_row;  // of the tensor
+  u32 first_column;
+
+  __device__ __forceinline__ u64 element(u32 row, u32 column) const {
+    return address +
+           (static_cast<u64>(first_row + row) * stride + first_column + column) * kElementBytes;
+  }
+  // Whether groups of eight neighbours begin at multiples of 16 bytes.
+  __device__ __forceinline__ bool is_aligned() const {
+    return (address + static_cast<u64>(first_column) * kElementBytes) % 16 == 0 && stride % 8 == 0;
+  }
+};
+
+inline constexpr u32 kPiece = 8;  // elements of 16 bytes
+
+template <Config kConfig, class Space>
+struct Mainloop {
+  static constexpr EpilogueTraits kTraits = Space::kTraits;
+  static_assert(is_valid(kConfig, kTraits));
+
+  static constexpr u32 kBlocks = kConfig.blocks_m(kTraits);
+  static constexpr u32 kFragmentsN = kConfig.group_columns(kTraits) / kFragmentColumns;
+  // Of a thread: a fragment of 16 base columns has eight, as an epilogue takes them.
+  using Accumulators = float[kBlocks][kTraits.parts][kFragmentsN][2][4];
+
+  SharedAddress stages;
+
+  // All threads. `group_row`, `group_column`: where the thread's group begins in the tile, in rows
+  // and base columns. On return the accumulators are complete; stages may still be read.
+  template <class Arguments>
+  __device__ __forceinline__ void run(const Arguments& arguments, TileCoord tile, u32 group_row,
+                                      u32 group_column, Accumulators& accumulators) const {
+#pragma unroll
+    for (u32 block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (u32 part = 0; part < kTraits.parts; ++part) {
+#pragma unroll
+        for (u32 fragment = 0; fragment < kFragmentsN; ++fragment) {
+#pragma unroll
+          for (u32 i = 0; i < 8; ++i) accumulators[block][part][fragment][i / 4][i % 4] = 0.0f;
+        }
+      }
+    }
+    u32 blocks = 0;
+#pragma unroll
+    for (u32 segment = 0; segment < kTraits.segments; ++segment)
+      blocks += Space::k_blocks(arguments, segment);
+#pragma unroll
+    for (u32 block = 0; block + 1 < kConfig.stages; ++block) load(arguments, tile, block, block);
+    u32 stage = 0;
+    for (u32 block = 0; block < blocks; ++block) {
+      wait_for_copies<kConfig.stages - 2>();
+      __syncthreads();
+      const u32 free = stage == 0 ? kConfig.stages - 1 : stage - 1;
+      load(arguments, tile, block + kConfig.stages - 1, free);
+      multiply(stages + stage * kConfig.stage_bytes(), group_row, group_column, accumulators);
+      stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
+    }
+    wait_for_copies<0>();
+  }
+
+ private:
+  // The block-th K block of all segments; behind the last an empty group of copies.
+  template <class Arguments>
+  __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile, u32 block,
+                                       u32 stage) const {
+    const SharedAddress a = stages + stage * kConfig.stage_bytes();
+    constexpr u32 kPartColumns = kConfig.tile_n / kTraits.loaded_parts();
+    u32 index = block;
+    bool is_loaded = false;
+#pragma unroll
+    for (u32 segment = 0; segment < kTraits.segments; ++segment) {
+      const u32 own = Space::k_blocks(arguments, segment);
+      if (!is_loaded && index < own) {
+        is_loaded = true;
+        copy<kConfig.major_a(), kConfig.tile_m>(a, Space::a(arguments, segment), tile.m,
+                                                index * kBlockK);
+#pragma unroll
+        for (u32 part = 0; part < kTraits.loaded_parts(); ++part) {
+          copy<kConfig.major_b(), kPartColumns>(
+              a + kConfig.stage_bytes_a() + part * (kPartColumns * kSwizzleBytes),
+              Space::b(arguments, segment, part), operand_column(kTraits, tile.n), index * kBlockK);
+        }
+      }
+      index -= own;
+    }
+    commit_copies();
+  }
+
+  // kOuter by 64 elements, from `outer` and `k` on, 16 bytes a thread at a time.
+  template <Major kMajor, u32 kOuter>
+  __device__ __forceinline__ static void copy(SharedAddress to, const StoredOperand& operand,
+                                              u32 outer, u32 k) {
+    constexpr u32 kPieces = kOuter * kBlockK / kPiece;
+    constexpr u32 kRowPieces = kBlockK / kPiece;  // of 128 bytes
+    static_assert(kPieces % kThreads == 0);
+    const bool is_aligned = operand.is_aligned();
+#pragma unroll 4
+    for (u32 i = 0; i < kPieces / kThreads; ++i) {
+      const u32 piece = i * kThreads + threadIdx.x;
+      const u32 line = piece / kRowPieces;  // of 128 bytes
+      const u32 inside = piece % kRowPieces * kPiece;
+      const SharedAddress place = to + swizzle_128b(line * kSwizzleBytes + inside * kElementBytes);
+      const u32 row = kMajor == Major::k ? outer + line : k + line % kBlockK;
+      const u32 column =
+          kMajor == Major::k ? k + inside : outer + line / kBlockK * kOuterPanel + inside;
+      const bool exists = row < operand.rows && column < operand.columns;
+      const u32 count = exists ? smaller(kPiece, operand.columns - column) : 0;
+      const u64 from = exists ? operand.element(row, column) : operand.address;
+      if (is_aligned) {
+        copy_async(place, from, count * kElementBytes);
+      } else {
+        copy_by_elements(place, from, count);
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void copy_by_elements(SharedAddress to, u64 from, u32 count) {
+    u32 words[kPiece / 2];
+#pragma unroll
+    for (u32 i = 0; i < kPiece / 2; ++i) {
+      const u16* pair = reinterpret_cast<const u16*>(from) + 2 * i;
+      const u32 low = 2 * i < count ? pair[0] : 0;
+      const u32 high = 2 * i + 1 < count ? pair[1] : 0;
+      words[i] = high << 16 | low;
+    }
+    store_piece(to, words);
+  }
+
+  __device__ __forceinline__ static void multiply(SharedAddress stage, u32 group_row,
+                                                  u32 group_column, Accumulators& accumulators) {
+    const u32 thread = threadIdx.x % kWarpgroupSize;
+    const u32 lane = thread % kWarpSize;
+    const u32 warp_row = group_row + thread / kWarpSize * 16;
+    const SharedAddress stage_b = stage + kConfig.stage_bytes_a();
+#pragma unroll
+    for (u32 k = 0; k < kBlockK; k += kStepK) {
+      u32 a[kBlocks][4];
+#pragma unroll
+      for (u32 block = 0; block < kBlocks; ++block)
+        load_a(a[block], stage, lane, warp_row + block * kBlockRows, k);
+#pragma unroll
+      for (u32 part = 0; part < kTraits.parts; ++part) {
+#pragma unroll
+        for (u32 fragment = 0; fragment < kFragmentsN; ++fragment) {
+          u32 b[4];
+          load_b(b, stage_b, lane,
+                 accumulator_column(part, group_column + fragment * kFragmentColumns), k);
+#pragma unroll
+          for (u32 block = 0; block < kBlocks; ++block) {
+            multiply_add<kConfig.element>(accumulators[block][part][fragment][0], a[block], b[0],
+                                          b[1]);
+            multiply_add<kConfig.element>(accumulators[block][part][fragment][1], a[block], b[2],
+                                          b[3]);
+          }
+        }
+      }
+    }
+  }
+
+  // In the tile's columns of B: parts one after another, or members in natural order.
+  __device__ __forceinline__ static u32 accumulator_column(u32 part, u32 base_column) {
+    if constexpr (kTraits.natural_half != 0) {
+      return wide_column(kTraits.natural_half, part, base_column);
+    } else {
+      return part * kConfig.base_columns(kTraits) + base_column;
+    }
+  }
+
+  // A's 16 rows from `row`, 16 deep: lane l gives the address of a row of matrix l / 8. Matrices
+  // are the upper and lower eight rows, then the same of the next eight k.
+  __device__ __forceinline__ static void load_a(u32 (&a)[4], SharedAddress stage, u32 lane, u32 row,
+                                                u32 k) {
+    if constexpr (kConfig.major_a() == Major::k) {
+      load_matrices(a, stage + place<Major::k>(row + lane % 16, k + lane / 16 * 8));
+    } else {
+      load_matrices_transposed(
+          a, stage + place<Major::outer>(row + lane / 8 % 2 * 8, k + lane % 8 + lane / 16 * 8));
+    }
+  }
+  // B's 16 columns from `column`: matrices are the first and second eight k of the first eight
+  // columns, then those of the next eight.
+  __device__ __forceinline__ static void load_b(u32 (&b)[4], SharedAddress stage, u32 lane,
+                                                u32 column, u32 k) {
+    if constexpr (kConfig.major_b() == Major::k) {
+      load_matrices(
+          b, stage + place<Major::k>(column + lane % 8 + lane / 16 * 8, k + lane / 8 % 2 * 8));
+    } else {
+      load_matrices_transposed(
+          b, stage + place<Major::outer>(column + lane / 16 * 8, k + lane % 8 + lane / 8 % 2 * 8));
+    }
+  }
+
+  // Where an element lies in its operand's part of a stage.
+  template <Major kMajor>
+  __device__ __forceinline__ static u32 place(u32 outer, u32 k) {
+    return kMajor == Major::k
+               ? swizzle_128b(outer * kSwizzleBytes + k * kElementBytes)
+               : outer / kOuterPanel * kOuterPanelBytes +
+                     swizzle_128b(k * kSwizzleBytes + outer % kOuterPanel * kElementBytes);
+  }
+};
+
+}  // namespace coda::device::sm80

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel for the tile spaces of a program on GPUs without wgmma: a CTA a tile, of all spaces one
+// after another. Its two groups of four warps copy and multiply together (mainloop.cuh); then each
+// walks its own sub-tiles of 64 rows by 64 base columns. Threads move what an epilogue loads and
+// stores themselves, so a space has no planes. A space is the struct that device/layout/space.cuh
+// describes, but for its operands, which are StoredOperands.
+#pragma once
+
+#include "device/epilogue/column_partial.cuh"
+#include "device/epilogue/fragment_values.cuh"
+#include "device/epilogue/group_values.cuh"
+#include "device/ptx/dependent_launch.cuh"
+#include "device/sm80/mainloop.cuh"
+#include "device/values/unrolled.cuh"
+
+namespace coda::device {
+
+// Where the shared memory that a launch asks for begins.
+__device__ __forceinline__ SharedAddress launch_memory() {
+  extern __shared__ __align__(kSharedAlignment) u8 shared_memory[];
+  return shared_address(shared_memory);
+}
+
+namespace sm80 {
+
+template <Config kConfig, RingShape kRing, class Space>
+struct TileEpilogue {
+  static constexpr EpilogueTraits kTraits = Space::kTraits;
+  using Main = Mainloop<kConfig, Space>;
+  using Accumulators = typename Main::Accumulators;
+  static constexpr u32 kFragmentsOfTile = Main::kFragmentsN;
+  static constexpr u32 kSubTiles = kFragmentsOfTile / kFragments;  // of a block of rows
+
+  SharedAddress scratch;  // this group's first buffer
+
+  template <class Arguments>
+  __device__ __forceinline__ void run(const Arguments& arguments, const typename Space::Rows& rows,
+                                      const FragmentPosition& position,
+                                      const Accumulators& accumulators) const {
+    auto groups = groups_of<Space>();
+    unrolled<Main::kBlocks>([&](auto block) {
+      unrolled<kSubTiles>([&](auto column) {
+        sub_tile<decltype(block)::value, decltype(column)::value>(arguments, rows, position,
+                                                                  accumulators, groups);
+      });
+    });
+  }
+
+ private:
+  static constexpr u32 kSpan = kTraits.group_span;
+
+  template <u32 kBlock, u32 kIndex, class Arguments, class Groups>
+  __device__ __forceinline__ void sub_tile(const Arguments& arguments,
+                                           const typename Space::Rows& rows,
+                                           const FragmentPosition& tile,
+                                           const Accumulators& accumulators, Groups& groups) const {
+    // Sub-tiles use two buffers in turn.
+    const SharedAddress own =
+        scratch + (kBlock * kSubTiles + kIndex) % kScratchBuffers * scratch_bytes(kRing);
+    typename Space::SubTile values;
+    FragmentPosition position = tile;
+    position.row += kBlock * kBlockRows;
+    position.column += kIndex * kSubTileColumns;
+    const FragmentPosition first = position;
+    u32 loaded[1][4];
+    if constexpr (kSpan != 0) {
+      if constexpr (kIndex * kSubTileColumns % kSpan == 0) {
+        groups = groups_of<Space>();  // sums begin at 0
+        Space::template begin_groups<kBlock>(arguments, rows, groups, first);
+        walk_groups<kBlock, kIndex>(arguments, rows, first, accumulators, groups,
+                                    own + scratch_bytes(kRing.column_partials));
+      } else {
+        Space::next_sub_tile(groups);
+      }
+      values.groups = groups;
+    }
+    Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
+    unrolled<kFragments>([&](auto fragment) {
+      constexpr u32 kFragment = decltype(fragment)::value;
+      u32 stored[1][4];
+      float acc[kTraits.parts][kFragmentElements];
+      take_fragment<kBlock, kIndex * kFragments + kFragment>(acc, accumulators);
+      Space::template fragment<kBlock, kFragment>(arguments, rows, values, acc, loaded, stored,
+                                                  position);
+      position.column += kFragmentColumns;
+    });
+    Space::template end_sub_tile<kBlock>(arguments, rows, values, first, own);
+  }
+
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void take_fragment(
+      float (&taken)[kTraits.parts][kFragmentElements], const Accumulators& accumulators) {
+#pragma unroll
+    for (u32 part = 0; part < kTraits.parts; ++part) {
+#pragma unroll
+      for (u32 i = 0; i < kFragmentElements; ++i)
+        taken[part][i] = accumulators[kBlock][part][kFragment][i / 4][i % 4];
+    }
+  }
+
+  // Sums over the groups of the span that begins with sub-tile kIndex.
+  template <u32 kBlock, u32 kIndex, class Arguments, class Groups>
+  __device__ __forceinline__ void walk_groups(const Arguments& arguments,
+                                              const typename Space::Rows& rows,
+                                              const FragmentPosition& first,
+                                              const Accumulators& accumulators, Groups& groups,
+                                              SharedAddress maxima) const {
+    unrolled<kTraits.group_walks>([&](auto walk) {
+      constexpr u32 kWalk = decltype(walk)::value;
+      FragmentPosition position = first;
+      unrolled<kSpan / kFragmentColumns>([&](auto fragment) {
+        constexpr u32 kFragment = decltype(fragment)::value;
+        u32 loaded[1][4];
+        float acc[kTraits.parts][kFragmentElements];
+        take_fragment<kBlock, kIndex * kFragments + kFragment>(acc, accumulators);
+        Space::template walk_groups<kWalk, kBlock, kFragment>(arguments, rows, groups, acc, loaded,
+                                                              position);
+        position.column += kFragmentColumns;
+      });
+      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first, maxima);
+    });
+  }
+};
+
+template <Config kConfig, RingShape kRing, class Space, class Arguments>
+__device__ __forceinline__ void run_tile(const Arguments& arguments, TileCoord place,
+                                         SharedAddress shared) {
+  using Main = Mainloop<kConfig, Space>;
+  constexpr EpilogueTraits kTraits = Space::kTraits;
+  const TileCoord tile{.m = place.m * kConfig.tile_m, .n = place.n * kConfig.base_columns(kTraits)};
+  // The shuffle tells the compiler that the warps of a group agree.
+  const u32 group = __shfl_sync(~0u, threadIdx.x / kWarpgroupSize, 0);
+  const u32 thread = threadIdx.x % kWarpgroupSize;
+  constexpr bool kSplitsColumns = kConfig.splits_columns(kTraits);
+  const u32 group_row = kSplitsColumns ? 0 : group * Main::kBlocks * kBlockRows;
+  const u32 group_column = kSplitsColumns ? group * kConfig.group_columns(kTraits) : 0;
+  const FragmentPosition position{.row = tile.m + group_row + fragment_row(thread, 0),
+                                  .column = tile.n + group_column + fragment_column(thread, 0),
+                                  .thread = thread,
+                                  .rows = Space::rows(arguments),
+                                  .columns = Space::columns(arguments)};
+  typename Main::Accumulators accumulators;
+  const Main mainloop{.stages = shared};
+  mainloop.run(arguments, tile, group_row, group_column, accumulators);
+  typename Space::Rows rows;
+  Space::begin_tile(arguments, rows, position);
+  const TileEpilogue<kConfig, kRing, Space> epilogue{
+      .scratch = shared + scratch_at(kConfig) + group * (kScratchBuffers * scratch_bytes(kRing))};
+  epilogue.run(arguments, rows, position, accumulators);
+}
+
+// Names a space as a value.
+template <class Space>
+struct SpaceTag {
+  using Type = Space;
+};
+
+// One block a tile, in the order of the spaces.
+template <Config kConfig, class... Spaces, class Arguments>
+__device__ __forceinline__ void program_kernel(const Arguments& arguments) {
+  constexpr RingShape kRing{.column_partials =
+                                [] {
+                                  u32 most = 0;
+                                  ((most = larger(most, Spaces::kTraits.column_partials)), ...);
+                                  return most;
+                                }(),
+                            .block_maxima =
+                                [] {
+                                  u32 most = 0;
+                                  ((most = larger(most, Spaces::kTraits.block_maxima)), ...);
+                                  return most;
+                                }()};
+  const SharedAddress shared = launch_memory();
+  wait_for_predecessor();
+  u32 index = blockIdx.x;
+  bool is_done = false;
+  const auto visit = [&](auto tag) {
+    using Space = typename decltype(tag)::Type;
+    const TileOrder order = Space::order(arguments);
+    if (is_done || index >= order.count()) {
+      index -= order.count();
+      return;
+    }
+    is_done = true;
+    run_tile<kConfig, kRing, Space>(arguments, order.cluster_tile(index), shared);
+  };
+  (visit(SpaceTag<Spaces>{}), ...);
+}
+
+}  // namespace sm80
+}  // namespace coda::device

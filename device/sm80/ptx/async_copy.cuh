@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// cp.async: each thread copies 16 bytes from global to shared memory without waiting. Copies form
+// groups, in the order in which a thread commits them.
+// Invariant: what other threads copied is read only behind a wait and a synchronisation.
+#pragma once
+
+#include "device/layout/shared_address.cuh"
+
+namespace coda::device::sm80 {
+
+// The first `bytes` of the 16; the others become zero. Both addresses are multiples of 16.
+__device__ __forceinline__ void copy_async(SharedAddress to, u64 from, u32 bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.byte), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Until all but this thread's newest kPending groups have arrived.
+template <u32 kPending>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+__device__ __forceinline__ void store_piece(SharedAddress to, const u32 (&words)[4]) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to.byte), "r"(words[0]),
+               "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+
+}  // namespace coda::device::sm80

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// device/sm80/ptx/async_copy.cuh on a CPU. What a thread copies arrives when that thread waits for
+// it and not before, so that a kernel that does not wait reads NaN.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "device/ptx/barrier.cuh"
+
+namespace coda::device::sm80 {
+
+struct HostCopy {
+  SharedAddress to;
+  u64 from;
+  u32 bytes;
+};
+// Of a thread: groups that have not arrived, the last one open.
+using HostCopies = std::vector<std::vector<HostCopy>>;
+inline HostCopies& host_copies() {
+  static HostCopies of_thread[kMostHostThreads];
+  HostCopies& own = of_thread[thread_index()];
+  if (own.empty()) own.emplace_back();
+  return own;
+}
+
+inline void copy_async(SharedAddress to, u64 from, u32 bytes) {
+  if (to.byte % 16 != 0 || from % 16 != 0 || bytes > 16) std::abort();
+  host_copies().back().push_back({to, from, bytes});
+}
+inline void commit_copies() { host_copies().emplace_back(); }
+template <u32 kPending>
+void wait_for_copies() {
+  HostCopies& groups = host_copies();
+  while (groups.size() > kPending + 1) {
+    for (const HostCopy& copy : groups.front()) {
+      u8* const to = shared_byte(copy.to);
+      std::memset(to, 0, 16);
+      std::memcpy(to, reinterpret_cast<const void*>(copy.from), copy.bytes);
+    }
+    groups.erase(groups.begin());
+  }
+}
+
+inline void store_piece(SharedAddress to, const u32 (&words)[4]) {
+  if (to.byte % 16 != 0) std::abort();
+  std::memcpy(shared_byte(to), words, 16);
+}
+
+}  // namespace coda::device::sm80

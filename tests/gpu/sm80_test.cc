@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The target of GPUs without wgmma. Its kernels run on the CPU from the device's own text, mainloop
+// included: copies, stages, swizzled places, fragments of both operands, epilogues. What stands in
+// is one instruction of each kind (host_device/device/sm80/ptx).
+#include "gpu/sm80/sm80.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/sm80/config.cuh"
+#include "gpu/clean_kernels.h"
+#include "gpu/codegen/gemm_program.h"
+#include "gpu/host_run.h"
+#include "gpu/lower.h"
+#include "gpu/targets/targets.h"
+#include "program/library_programs.h"
+#include "program/random_program.h"
+
+namespace coda::gpu {
+namespace {
+
+using testing::HasSubstr;
+
+// No size is a multiple of a tile, a sub-tile, a stage or a pair of elements.
+const DimValues kRaggedSizes{{"M", 203}, {"N", 139}, {"K", 199}, {"S", 50}};
+
+constexpr HostRows kAligned{.gap = 3, .multiple = 8};
+
+LowerOptions with_tile(const std::string& choice) {
+  LowerOptions options;
+  options.target = &sm80();
+  options.choice = parse_choice(choice, sm80());
+  EXPECT_TRUE(options.choice) << choice;
+  return options;
+}
+
+void expect_right(const Program& program, const DimValues& sizes, const std::string& choice,
+                  HostRows rows = kAligned) {
+  SCOPED_TRACE(program.name + ", " + choice);
+  const Values inputs = tests::random_inputs(program, sizes, 1);
+  expect_close(program, sizes, inputs,
+               run_on_host(program, sizes, inputs, rows, with_tile(choice)));
+}
+
+// Both groups of warps side by side, and one above the other; two to four stages.
+TEST(Sm80OnHost, ResidualAndNorm) {
+  for (const char* choice : {"128x128c11s3", "128x64c11s2", "64x128c11s4", "256x128c11s2"})
+    expect_right(tests::library_program("residual_norm"), kRaggedSizes, choice);
+}
+
+// Operands that are contiguous along K or along their outer index, each.
+TEST(Sm80OnHost, ProductsOfEveryLayout) {
+  for (const char* name : {"product_nt", "product_nn", "product_tn"})
+    expect_right(tests::library_program(name), kRaggedSizes, "128x128c11s3");
+  expect_right(parse_program(R"(program product_tt {
+  store(y:f16, gemm(a[K, M]:f16, b[N, K]:f16, tt))
+})"),
+               kRaggedSizes, "128x128c11s2");
+}
+
+// Rows that begin anywhere: no piece of 16 bytes is aligned.
+TEST(Sm80OnHost, OperandsOfAnyPitch) {
+  for (const char* name : {"product_nt", "product_nn", "product_tn"})
+    expect_right(tests::library_program(name), kRaggedSizes, "64x128c11s3", {.gap = 3});
+}
+
+// Two products side by side in a tile.
+TEST(Sm80OnHost, SwiGlu) {
+  for (const char* choice : {"128x128c11s3", "128x256c11s2"})
+    expect_right(tests::library_program("swiglu"), kRaggedSizes, choice);
+}
+
+// Pairs in natural order, and halves of one stored operand.
+TEST(Sm80OnHost, Pairs) {
+  expect_right(tests::library_program("swiglu_joined"), kRaggedSizes, "128x128c11s2");
+  expect_right(parse_program(R"(program rotated {
+  acc = gemm(h[M, K]:bf16, w[384, K]:bf16, nt)
+  first, second = split_pairs(acc, 128)
+  store(q:bf16, merge_pairs(first - second * 0.5, second + first * 0.5, 128))
+})"),
+               kRaggedSizes, "128x256c11s2");
+}
+
+// Sums along columns pass between the warps of a group.
+TEST(Sm80OnHost, NormBackward) {
+  expect_right(tests::library_program("norm_backward"), kRaggedSizes, "128x128c11s2");
+}
+
+// The sum over K is made of one tile's accumulators, block by block in order, whatever the tile.
+TEST(Sm80OnHost, EveryTileGivesTheSameBits) {
+  const Program program = tests::library_program("residual_norm");
+  const Values inputs = tests::random_inputs(program, kRaggedSizes, 1);
+  const Values first =
+      run_on_host(program, kRaggedSizes, inputs, kAligned, with_tile("128x128c11s3"));
+  for (const char* choice : {"128x64c11s2", "128x256c11s2", "64x128c11s4"})
+    EXPECT_EQ(run_on_host(program, kRaggedSizes, inputs, kAligned, with_tile(choice)), first)
+        << choice;
+}
+
+// Every tile that the target offers for these, as GPUs of capability 8 would run them.
+TEST(Sm80, KernelsHaveNoDefect) {
+  std::optional<NvrtcCompiler> compiler;
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  compiler.emplace(sm80());
+  std::set<std::string> sources;
+  for (const char* name : {"product_nt", "product_nn", "product_tn", "residual_norm", "swiglu"}) {
+    const Program program = tests::library_program(name);
+    const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
+    LowerOptions options;
+    options.target = &sm80();
+    const GemmProgram kernels(program, sizes, options);
+    ASSERT_FALSE(kernels.refusal()) << name;
+    std::set<std::string> tiles;
+    for (const RankedChoice& ranked : kernels.ranked(0)) {
+      const std::string tile = code(ranked.choice).substr(0, code(ranked.choice).find('c'));
+      if (!tiles.insert(tile).second || ranked.is_crowded) continue;
+      sources.insert(kernels.emit(0, ranked.choice).source);
+    }
+    EXPECT_GE(tiles.size(), 3U) << name;
+  }
+  expect_no_defects(*compiler, sources, known_clean_kernels());
+}
+
+// A newer GPU takes PTX, which says what it is for.
+TEST(Sm80, IsPtxForNewerGpus) {
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const NvrtcCompiler compiler(sm80_ptx());
+  LowerOptions options;
+  options.target = &sm80_ptx();
+  const auto launches =
+      lower(tests::library_program("residual_norm"), {{"M", 64}, {"N", 64}, {"K", 64}}, options);
+  for (const KernelLaunch& launch : launches) {
+    const CompiledKernel kernel = compiler.compile(launch.source);
+    ASSERT_FALSE(kernel.cubin.empty()) << kernel.log;
+    EXPECT_EQ(kernel.cubin.back(), '\0');
+    const std::string text(kernel.cubin.data());
+    EXPECT_THAT(text, HasSubstr(".target sm_80"));
+    EXPECT_THAT(text, HasSubstr("mma.sync.aligned.m16n8k16"));
+    EXPECT_THAT(text, testing::Not(HasSubstr("wgmma")));
+  }
+}
+
+TEST(Sm80, EightBitOperandsAreRefused) {
+  LowerOptions options;
+  options.target = &sm80();
+  try {
+    lower(tests::library_program("product_e4m3"), {{"M", 256}, {"N", 256}, {"K", 256}}, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("tensor cores"));
+  }
+}
+
+TEST(Targets, AreFoundByName) {
+  EXPECT_EQ(&target_named("sm90"), &sm90());
+  EXPECT_EQ(&target_named("sm80"), &sm80());
+  try {
+    target_named("sm75");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("sm75"), HasSubstr("\"sm80\"")));
+  }
+}
+
+// What emitters write of a thread's rows and columns is where the device code has them.
+TEST(Targets, FragmentMapsAreTheDevices) {
+  for (const Target* target : {&sm90(), &sm80()}) {
+    const FragmentMap& map = target->fragment;
+    EXPECT_EQ(map.row_of_pair(), "at.row + 8 * (pair % 2)");
+    EXPECT_EQ(map.column_of_pair(), "at.column + 8 * (pair / 2)");
+    for (uint32_t thread = 0; thread < device::kWarpgroupSize; ++thread) {
+      for (uint32_t i = 0; i < device::kFragmentElements; ++i) {
+        const uint32_t pair = i / 2;
+        EXPECT_EQ(device::fragment_row(thread, i),
+                  device::fragment_row(thread, 0) + map.rows_apart * (pair % 2));
+        EXPECT_EQ(device::fragment_column(thread, i),
+                  device::fragment_column(thread, 0) + map.columns_apart * (pair / 2) + i % 2);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coda::gpu
