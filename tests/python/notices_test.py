@@ -86,6 +86,53 @@ class Gpus(unittest.TestCase):
             self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
 
 
+class Alone(nn.Module):
+    """A layer in a graph of its own, beside which nothing is understood."""
+
+    def __init__(self, width=WIDTH):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, width)
+
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return torch.special.i0(self.layer(x))
+
+
+class Warnings(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        notices.warn_once.cache_clear()
+
+    def _warnings(self, *models):
+        with self.assertLogs("coda_cpp", "INFO") as logged:
+            for model in models:
+                called = torch.compile(
+                    model, backend="coda",
+                    options={"inner": "aot_eager", "cost_model": False})
+                called(torch.randn(4, WIDTH))
+        records = [(r.levelname, r.getMessage()) for r in logged.records]
+        told = sum("0 of 1 linear layer fused" in text for kind, text in records if kind == "INFO")
+        return [text for kind, text in records if kind == "WARNING"], told
+
+    def test_one_warning_a_model_however_many_graphs(self):
+        warnings, told = self._warnings(nn.Sequential(*(Alone() for _ in range(4))))
+        self.assertEqual((len(warnings), told), (1, 4))
+        self.assertRegex(warnings[0], "0 of 1 linear layer fused.*i0 behind .has no rule.*"
+                                      "all graphs of the model")
+
+    def test_another_model_is_told_too(self):
+        self.assertEqual(len(self._warnings(Alone(), nn.Sequential(Alone(8)))[0]), 2)
+
+    def test_what_strict_raises_is_an_error_of_ours_alone(self):
+        called = torch.compile(Alone(), backend=Recorder(strict=True))
+        with self.assertRaises(coda_cpp.Error) as raised:
+            called(torch.randn(4, WIDTH))
+        self.assertRegex(str(raised.exception),
+                         r"^backend coda: linear layers are left to PyTorch: layer "
+                         r"\(notices_test.py:\d+\): nothing beside it can be fused with it: .*"
+                         r"special_i0 behind \(has no rule\)$")
+
+
 class EightBits(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()

@@ -31,7 +31,7 @@ from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
-    eight_bits_that_do_nothing, warn_once, why_no_kernels)
+    StrictError, eight_bits_that_do_nothing, warn_of_layers, warn_once, why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import as_region, results_of, widen
@@ -166,7 +166,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         report.layers += linears.unseen(module, why)
         report.notes.append(f"everything is left to PyTorch: {why}")
         if chosen.strict:
-            raise Error(f"backend coda: {report.notes[-1]}")
+            raise StrictError(report.notes[-1])
         warn_once(report.notes[-1])
         return _inner(chosen.inner, module)(module, inputs)
     try:
@@ -179,8 +179,8 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         vars(report).update(vars(Report(layers=layers, left=["all: " + text])))
     if report.not_fused:
         if chosen.strict:
-            raise Error(f"backend coda: linear layers are left to PyTorch: {report.why_not()}")
-        warn_once(f"{report.total()}; left to PyTorch: {report.why_not()}")
+            raise StrictError(f"linear layers are left to PyTorch: {report.why_not()}")
+        warn_of_layers(f"{report.total()}; left to PyTorch: {report.why_not()}")
     with contextlib.suppress(Error, InternalError):  # a plan that cannot be is told at its call
         if why := eight_bits_that_do_nothing(report, chosen):
             report.notes.append(why)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user is told once, besides what is fused: a GPU that there are no kernels for, products in
-8 bits that are asked for and do nothing."""
+"""What a user is told, and how: warnings once, errors of "strict" without PyTorch's words around
+them. Also why nothing can be done: a GPU that there are no kernels for, products in 8 bits that are
+asked for and do nothing."""
 
 from __future__ import annotations
 
 import functools
 import logging
+import sys
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.exc import ShortenTraceback
 
 from coda_cpp import _core
 from coda_cpp._core import Error
@@ -24,6 +28,44 @@ _ROWS = 16  # products in 8 bits take multiples of so many rows
 @functools.cache
 def warn_once(text: str) -> None:
     logging.getLogger("coda_cpp").warning("coda: %s", text)
+
+
+# The calls of torch.compile whose models were warned about, by identity.
+_warned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def _call_of_compile() -> Any:
+    """What stands for the call of torch.compile by which the backend runs now; none: it was given
+    as a function of the user's own."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        found = frame.f_locals.get("self")
+        if type(found).__name__ == "_TorchCompileWrapper":
+            return found
+        frame = frame.f_back
+    return None
+
+
+def warn_of_layers(text: str) -> None:
+    """Warns of linear layers that are left, once for a model: of its other graphs, into which
+    Dynamo may cut it, the log tells at level INFO."""
+    call = _call_of_compile()
+    if call is None:
+        warn_once(text)
+    elif id(call) not in _warned:
+        _warned[id(call)] = call
+        warn_once(f"{text} (coda_cpp.explain tells of all graphs of the model)")
+
+
+class StrictError(Error, ShortenTraceback):
+    """What "strict" ends with. PyTorch passes it on as it is, and adds nothing to its text."""
+
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
+        self._text, self.first_useful_frame = f"backend coda: {text}", None
+
+    def __str__(self) -> str:
+        return self._text
 
 
 @functools.cache
