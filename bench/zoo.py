@@ -4,114 +4,274 @@
 configurations have them but for their sizes: linear layers that are fused, what is left and why,
 and loss and gradients beside eager's own error in float64. It runs on a CPU.
 
-    python bench/zoo.py                  # all, into docs/results/models.md
-    python bench/zoo.py llama bert       # those with one of these in the name, on the terminal
-    python bench/zoo.py --part 3/20      # every twentieth, as tests take them in turns
+    python bench/zoo.py                  # all
+    python bench/zoo.py llama bert       # those with one of these in the name
 
-Each model is a process, so that one that crashes or hangs is a line of the table.
+Each model is a process, so that one that crashes or hangs is a line of the table. Lines are kept in
+--rows, and docs/results/models.md is written anew from all that are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import importlib.util
+import json
 import multiprocessing
 import sys
 from pathlib import Path
 
+from zoo_modules import MODULES, inputs
+
+_TYPES = ("float32", "bfloat16")
 _SECONDS = 300  # for a model of a type
 _PAGE = Path(__file__).parents[1] / "docs" / "results" / "models.md"
-# Sizes that configurations name in many ways; what a configuration lacks is not given.
+# Sizes, by the names that configurations have for them. What a configuration lacks is not given.
 _SIZES = {
-    "vocab_size": 128, "hidden_size": 64, "d_model": 64, "n_embd": 64, "dim": 64, "embed_dim": 64,
+    "vocab_size": 128, "hidden_size": 64, "d_model": 64, "n_embd": 64, "dim": 64,
     "intermediate_size": 96, "ffn_dim": 96, "d_ff": 96, "n_inner": 96, "hidden_dim": 96,
-    "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "ffn_hidden_size": 96,
+    "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "ffn_hidden_size": 96, "shared_expert_size": 96,
     "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2, "num_layers": 2, "encoder_layers": 2,
-    "decoder_layers": 2, "num_decoder_layers": 2,
-    "num_attention_heads": 4, "n_head": 4, "n_heads": 4, "num_heads": 4,
-    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "num_key_value_heads": 2,
+    "decoder_layers": 2, "num_decoder_layers": 2, "num_encoder_layers": 2,
+    "encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 2,
+    "num_attention_heads": 4, "n_head": 4, "n_heads": 4, "attention_heads": 4,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_num_attention_heads": 4,
+    "decoder_num_attention_heads": 4, "num_encoder_attention_heads": 4,
+    "num_decoder_attention_heads": 4, "encoder_num_key_value_heads": 4,
+    "decoder_num_key_value_heads": 4, "num_key_value_heads": 2, "num_kv_heads": 2,
     "head_dim": 16, "d_kv": 16,
-    "max_position_embeddings": 64, "n_positions": 64, "num_local_experts": 4, "num_experts": 4,
-    "num_experts_per_tok": 2, "moe_intermediate_size": 48, "embedding_size": 64,
-    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "image_size": 32, "patch_size": 8,
-    "word_embed_proj_dim": 64, "max_source_positions": 32, "max_target_positions": 32,
-    "num_mel_bins": 16, "decoder_start_token_id": 1, "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0, "hidden_sizes": None}
-_DROPOUT = ("dropout", "drop_prob", "pdrop", "layerdrop", "drop_path")  # in a setting's name
-_CAUSAL = """Llama Mistral Qwen2 Qwen3 Gemma Gemma2 Gemma3 GPT2 GPTNeoX GPTJ Phi
- Phi3 Olmo Olmo2 Cohere Cohere2 StableLm Starcoder2 Falcon Bloom Mpt OPT Granite Glm Glm4 SmolLM3
- Nemotron Helium Ernie4_5 Arcee HunYuanDenseV1 Exaone4 Mixtral Qwen2Moe Qwen3Moe GptOss Olmoe
- GraniteMoe DeepseekV3 Phimoe Dbrx Persimmon CodeGen XGLM BioGpt Mamba Mamba2 RecurrentGemma
-""".split()
+    "max_position_embeddings": 64, "n_positions": 64, "max_seq_len": 64,
+    "num_local_experts": 4, "num_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 48, "embedding_size": 64, "shared_expert_intermediate_size": 48,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+    "image_size": 32, "patch_size": 8, "word_embed_proj_dim": 64, "max_source_positions": 32,
+    "max_target_positions": 32, "num_mel_bins": 16, "max_length": 32, "window_size": 4,
+    "num_conv_pos_embeddings": 16}
+_DROPOUT = ("dropout", "drop_prob", "pdrop", "layerdrop", "drop_path", "drop_rate", "mask_time_prob")
+_WAVES = {"conv_dim": (32, 32, 32), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3),
+          "mask_time_length": 2, "num_conv_pos_embedding_groups": 4, "apply_spec_augment": False}
+_STAGES = {"depths": (1, 1), "num_heads": (2, 4), "embed_dim": 32, "patch_size": 4}
+# What else a model needs to be small.
+_OTHERS: dict[str, dict] = {
+    "GPTJForCausalLM": {"rotary_dim": 8}, "CodeGenForCausalLM": {"rotary_dim": 8},
+    "DeepseekV3ForCausalLM": {
+        "kv_lora_rank": 32, "q_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+        "v_head_dim": 16, "head_dim": 8, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
+        "num_key_value_heads": 4},
+    "DeepseekV2ForCausalLM": {
+        "kv_lora_rank": 32, "q_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+        "v_head_dim": 16, "head_dim": 8, "first_k_dense_replace": 1, "num_key_value_heads": 4,
+        "num_experts_per_tok": 2},
+    **dict.fromkeys(("T5ForConditionalGeneration", "LongT5ForConditionalGeneration"),
+                    {"decoder_start_token_id": 0}),
+    "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]], "window_size": 8},
+    "EsmForMaskedLM": {"vocab_size": 128, "pad_token_id": 0, "mask_token_id": 3},
+    "NemotronForCausalLM": {"num_key_value_heads": 2},
+    "HunYuanDenseV1ForCausalLM": {"head_dim": 16},
+    "DbrxForCausalLM": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4},
+                        "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4,
+                                       "moe_top_k": 2}},
+    "FalconForCausalLM": {"num_kv_heads": 4},
+    "Mamba2ForCausalLM": {"num_heads": 8, "n_groups": 1, "state_size": 16, "chunk_size": 8},
+    "RecurrentGemmaForCausalLM": {"num_hidden_layers": 3, "lru_width": 64, "num_key_value_heads": 1,
+                                  "attention_window_size": 32},
+    "SwinForImageClassification": _STAGES,
+    "Swinv2ForImageClassification": _STAGES,
+    "DonutSwinForImageClassification": _STAGES,
+    "HieraForImageClassification": {
+        "image_size": (64, 64), "depths": (1, 1), "num_heads": (2, 4), "embed_dim": 32,
+        "num_query_pool": 1, "masked_unit_attention": (True, False), "patch_size": (7, 7)},
+    "SegformerForImageClassification": {
+        "depths": (1, 1, 1, 1), "hidden_sizes": (32, 32, 64, 64), "num_attention_heads": (1, 2, 2, 4),
+        "decoder_hidden_size": 64},
+    "PvtForImageClassification": {
+        "depths": (1, 1, 1, 1), "hidden_sizes": (32, 32, 64, 64), "num_attention_heads": (1, 2, 2, 4)},
+    "FocalNetForImageClassification": {"depths": (1, 1), "embed_dim": 32, "hidden_sizes": (32, 64),
+                                       "focal_levels": (2, 2), "focal_windows": (3, 3),
+                                       "patch_size": 4},
+    "PoolFormerForImageClassification": {"depths": (1, 1, 1, 1), "hidden_sizes": (16, 32, 32, 64)},
+    "DistilBertForMaskedLM": {"hidden_dim": 96},
+    "FunnelForMaskedLM": {"block_sizes": (1, 1), "d_inner": 96, "d_head": 16},
+    "XLNetLMHeadModel": {"d_inner": 96, "d_head": 16},
+    "LongformerForMaskedLM": {"attention_window": 8, "max_position_embeddings": 68},
+    "BigBirdForMaskedLM": {"attention_type": "original_full"},
+    "SwitchTransformersForConditionalGeneration": {
+        "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1,
+        "decoder_start_token_id": 0},
+    "ProphetNetForConditionalGeneration": {"disable_ngram_loss": True},
+    "Speech2TextForConditionalGeneration": {
+        "input_feat_per_channel": 16, "conv_channels": 32, "max_source_positions": 64},
+    "ASTForAudioClassification": {"max_length": 64, "patch_size": 8, "frequency_stride": 8,
+                                  "time_stride": 8},
+    **dict.fromkeys(("Wav2Vec2ForCTC", "HubertForCTC", "WavLMForCTC", "UniSpeechForCTC",
+                     "Data2VecAudioForCTC"), _WAVES),
+    "Wav2Vec2BertForCTC": {"vocab_size": 32, "feature_projection_input_dim": 16, "apply_spec_augment": False,
+                           "conv_depthwise_kernel_size": 3},
+    **dict.fromkeys(("CLIPModel", "SiglipModel"), {
+        side: {name: _SIZES[name] for name in (
+            "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", *more)}
+        for side, more in (("text_config", ("vocab_size", "eos_token_id",
+                                            "max_position_embeddings")),
+                           ("vision_config", ("image_size", "patch_size")))}),
+}
+_CAUSAL = """Llama Mistral Qwen2 Qwen3 Gemma Gemma2 Gemma3 GPTNeoX GPTNeo GPTBigCode GPTJ Phi
+ Phi3 Olmo Olmo2 Olmo3 Cohere Cohere2 StableLm Starcoder2 Falcon Bloom Mpt OPT Granite Glm Glm4
+ SmolLM3 Nemotron Helium Ernie4_5 Arcee Apertus SeedOss HunYuanDenseV1 Exaone4 Mixtral Qwen2Moe
+ Qwen3Moe GptOss Olmoe GraniteMoe DeepseekV2 DeepseekV3 Phimoe Dbrx Persimmon CodeGen XGLM BioGpt
+ DiffLlama ModernBertDecoder Mamba Mamba2 FalconMamba RecurrentGemma""".split()
 _MASKED = """Bert Roberta Albert Electra DistilBert Deberta DebertaV2 MPNet XLMRoberta ModernBert
- ConvBert Camembert Ernie RoFormer MobileBert SqueezeBert Nystromformer FNet Esm""".split()
-_PAIRS = "T5 MT5 Bart MBart Pegasus Marian BlenderbotSmall LongT5 M2M100 PLBart Mvp".split()
-_IMAGES = "ViT DeiT Dinov2 Beit ViTMSN IJepa".split()
-_SPEECH = "Whisper".split()
-_KINDS = {"causal": _CAUSAL, "masked": _MASKED, "pair": _PAIRS, "image": _IMAGES, "speech": _SPEECH}
+ ConvBert Camembert Ernie RoFormer MobileBert SqueezeBert Nystromformer FNet Esm MegatronBert
+ RobertaPreLayerNorm BigBird Longformer Luke IBert RemBert NomicBert""".split()
+_PAIRS = """T5 MT5 UMT5 Bart MBart Pegasus BlenderbotSmall Blenderbot LongT5 M2M100 PLBart Mvp
+ SwitchTransformers ProphetNet FSMT LED""".split()
+_IMAGES = """ViT DeiT Dinov2 Dinov2WithRegisters Beit Data2VecVision ViTMSN IJepa Swin Swinv2 Hiera
+ Segformer Pvt FocalNet PoolFormer""".split()
+_KINDS = {
+    "text": [*(f"{name}ForCausalLM" for name in _CAUSAL), "GPT2LMHeadModel", "OpenAIGPTLMHeadModel",
+             "XLNetLMHeadModel", *(f"{name}ForMaskedLM" for name in _MASKED),
+             *(f"{name}ForConditionalGeneration" for name in _PAIRS), "MarianMTModel"],
+    "image": [f"{name}ForImageClassification" for name in _IMAGES],
+    "pairs of both": ["CLIPModel", "SiglipModel"],
+    "spectrum": ["WhisperForConditionalGeneration", "Speech2TextForConditionalGeneration"],
+    "wave": ["Wav2Vec2ForCTC", "HubertForCTC", "WavLMForCTC",
+             "UniSpeechForCTC", "Data2VecAudioForCTC"],
+    "frames": ["Wav2Vec2BertForCTC"],
+    "class of a spectrum": ["ASTForAudioClassification"],
+    "module": list(MODULES),
+}
 
 
 def models() -> dict[str, str]:
-    """Name -> kind."""
-    return {name: kind for kind, names in _KINDS.items() for name in names}
+    """Name -> what it is given. Those of timm and diffusers only where these are installed."""
+    found = {name: kind for kind, names in _KINDS.items() for name in names}
+    for package, names in (("timm", _TIMM), ("diffusers", _DIFFUSERS)):
+        if importlib.util.find_spec(package):
+            found |= {f"{package}: {name}": package for name in names}
+    return found
 
 
-def _configured(config_class):
+_VIT = {"depth": 2, "embed_dim": 64, "num_heads": 4, "img_size": 32}
+_TIMM = {
+    "vit_tiny_patch16_224": _VIT, "deit3_small_patch16_224": _VIT, "beit_base_patch16_224": _VIT,
+    "vit_base_patch16_siglip_224": _VIT, "eva02_tiny_patch14_224": {**_VIT, "img_size": 28},
+    "cait_xxs24_224": _VIT, "xcit_nano_12_p16_224": _VIT,
+    "convnext_atto": {"depths": (1, 1, 1, 1), "dims": (16, 32, 32, 64)},
+    "MlpMixer": {"num_blocks": 2, "embed_dim": 64, "img_size": 32, "patch_size": 8}}
+
+
+def _timm(name: str):
+    import timm
+    import torch
+
+    make = getattr(timm.models, name) if name[0].isupper() else functools.partial(
+        timm.create_model, name)
+    size = _TIMM[name].get("img_size", 32)
+    return (make(num_classes=8, **_TIMM[name]).train(), {"x": torch.randn(2, 3, size, size)},
+            lambda made: made.square().mean() + made.mean())
+
+
+_DIFFUSERS = ("DiTTransformer2DModel", "PixArtTransformer2DModel", "SD3Transformer2DModel",
+              "FluxTransformer2DModel", "UNet2DConditionModel")
+
+
+def _diffusers(name: str):
+    import diffusers
+    import torch
+
+    text, image, steps = torch.randn(2, 6, 32), torch.randn(2, 4, 8, 8), torch.tensor([3, 7])
+    heads = {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 2}
+    size, given = {
+        "DiTTransformer2DModel": (
+            {**heads, "in_channels": 4, "out_channels": 8, "sample_size": 8, "norm_num_groups": 4},
+            {"hidden_states": image, "timestep": steps, "class_labels": steps}),
+        "PixArtTransformer2DModel": (
+            {**heads, "in_channels": 4, "out_channels": 8, "sample_size": 8,
+             "cross_attention_dim": 32, "caption_channels": 32, "use_additional_conditions": False},
+            {"hidden_states": image, "timestep": steps, "encoder_hidden_states": text,
+             "added_cond_kwargs": {"resolution": None, "aspect_ratio": None}}),
+        "SD3Transformer2DModel": (
+            {**heads, "sample_size": 8, "in_channels": 4, "out_channels": 4,
+             "joint_attention_dim": 32, "caption_projection_dim": 32, "pooled_projection_dim": 32,
+             "pos_embed_max_size": 16},
+            {"hidden_states": image, "encoder_hidden_states": text,
+             "pooled_projections": torch.randn(2, 32), "timestep": steps}),
+        "FluxTransformer2DModel": (
+            {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 1,
+             "num_single_layers": 1, "in_channels": 4, "joint_attention_dim": 32,
+             "pooled_projection_dim": 32, "axes_dims_rope": (4, 4, 8), "guidance_embeds": False},
+            {"hidden_states": image.flatten(2).mT, "encoder_hidden_states": text,
+             "pooled_projections": torch.randn(2, 32), "timestep": steps / 1000,
+             "img_ids": torch.randint(0, 8, (64, 3)), "txt_ids": torch.zeros(6, 3)}),
+        "UNet2DConditionModel": (
+            {"sample_size": 8, "block_out_channels": (32, 64), "layers_per_block": 1,
+             "cross_attention_dim": 32, "attention_head_dim": 8, "norm_num_groups": 8,
+             "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+             "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D")},
+            {"sample": image, "timestep": steps, "encoder_hidden_states": text}),
+    }[name]
+    model = getattr(diffusers, name)(**size).train()
+    return model, {**given, "return_dict": False}, lambda made: made[0].square().mean()
+
+
+def _configured(name: str, config_class):
     """The default configuration in small."""
-    config = config_class()
-    for name, size in _SIZES.items():
-        if size is not None and isinstance(getattr(config, name, None), int):
-            setattr(config, name, size)
-    for name in list(vars(config)):
-        if any(part in name for part in _DROPOUT) and isinstance(getattr(config, name), float):
-            setattr(config, name, 0.0)
-    changed = {name: getattr(config, name) for name in vars(config)
-               if not name.startswith("_") and name != "layer_types"}
-    if getattr(config, "layer_types", None) is not None:
-        changed["layer_types"] = config.layer_types[:2]
-    return config_class(**{name: value for name, value in changed.items() if value is not None})
+    default = config_class()
+    known = {*vars(default), *config_class.attribute_map}
+    changed = {key: size for key, size in _SIZES.items()
+               if key in known and isinstance(getattr(default, key), int)}
+    changed |= {key: 0.0 for key in vars(default)
+                if any(part in key for part in _DROPOUT)
+                and isinstance(getattr(default, key), float)}
+    return config_class(**{**changed, **_OTHERS.get(name, {})})
 
 
 def _made(name: str, kind: str):
+    """The model, its arguments, and what its loss is of its result."""
     import torch
+
+    torch.manual_seed(0)
+    ids, image = torch.randint(3, 128, (2, 24)), torch.randn(2, 3, 32, 32)
+    if kind == "module":
+        return MODULES[name](), dict(zip(("ids", "targets") if name != "DiT" else (
+            "x", "noise", "steps"), inputs(name), strict=True)), lambda made: made
+    if kind in ("timm", "diffusers"):
+        return (_timm if kind == "timm" else _diffusers)(name.partition(": ")[2])
     import transformers
 
-    head = {"causal": "ForCausalLM", "masked": "ForMaskedLM", "pair": "ForConditionalGeneration",
-            "image": "ForImageClassification", "speech": "ForConditionalGeneration"}[kind]
-    name = name.partition(":")[0]
-    known = {member.lower(): member for member in dir(transformers)}
-    if kind == "pair" and f"{name}{head}".lower() not in known:
-        head = "MTModel"
-    if f"{name}{head}".lower() not in known and kind == "causal":
-        head = "LMHeadModel"
-    model_class = getattr(transformers, known[f"{name}{head}".lower()])
-    torch.manual_seed(0)
-    model = model_class(_configured(model_class.config_class)).train()
-    ids = torch.randint(3, 128, (2, 24))
-    if kind == "image":
-        model.num_labels = 2
-        given = {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([0, 1])}
-    elif kind == "speech":
-        given = {"input_features": torch.randn(2, 16, 64), "labels": ids}
-    else:
-        given = {"input_ids": ids, "labels": ids}
-    return model, given
+    model_class = getattr(transformers, name)
+    model = model_class(_configured(name, model_class.config_class)).train()
+    classes = torch.tensor([0, 1])
+    if kind == "image" and name.startswith("Hiera"):
+        image = torch.randn(2, 3, 64, 64)
+    given = {
+        "text": {"input_ids": ids, "labels": ids},
+        "image": {"pixel_values": image, "labels": classes},
+        "pairs of both": {"input_ids": ids, "pixel_values": image, "return_loss": True},
+        "spectrum": {"labels": ids, "input_features": torch.randn(
+            *((2, 16, 64) if name.startswith("Whisper") else (2, 64, 16)))},
+        "wave": {"input_values": torch.randn(2, 1600), "labels": ids[:, :8]},
+        "frames": {"input_features": torch.randn(2, 24, 16), "labels": ids[:, :8] % 30 + 1},
+        "class of a spectrum": {"input_values": torch.randn(2, 64, 16), "labels": classes},
+    }[kind]
+    return model, given, lambda made: made.loss
 
 
-def _one(name: str, dtype_name: str) -> dict:
+def one(name: str, dtype_name: str) -> dict:
+    """A model of a type: its linear layers and those fused, and errors against float64."""
     import copy
 
     import torch
 
     from coda_cpp.torch_backend import coda
 
-    model, given = _made(name, models()[name])
+    model, given, loss_of = _made(name, models()[name])
     dtype = getattr(torch, dtype_name)
 
     def outcome(called, module, to):
-        cast = {key: value.to(to) if value.is_floating_point() else value
-                for key, value in given.items()}
+        cast = {key: value.to(to) if isinstance(value, torch.Tensor)
+                and value.is_floating_point() else value for key, value in given.items()}
         torch.manual_seed(1)
-        loss = called(**cast).loss
+        loss = loss_of(called(**cast))
         loss.backward()
         return loss.detach().double(), [
             p.grad.double() for p in module.parameters() if p.grad is not None]
@@ -148,7 +308,7 @@ def _one(name: str, dtype_name: str) -> dict:
 
 def _in_child(send, name: str, dtype: str) -> None:
     try:
-        send.send(_one(name, dtype))
+        send.send(one(name, dtype))
     except Exception as why:  # noqa: BLE001 (it is a line of the table)
         lines = str(why).strip().splitlines() or ["it said nothing"]
         send.send({"failed": f"{type(why).__name__}: {lines[0]}"})
@@ -171,16 +331,17 @@ def _run(name: str, dtype: str) -> dict:
     return {"model": name, "dtype": dtype, **row}
 
 
-def _is_wrong(row: dict) -> bool:
+def is_wrong(row: dict) -> bool:
+    """Whether loss and gradients are less exact than eager's."""
     return row["ours"] > max(1.5 * row["eager"], 1e-5 if row["dtype"] == "float32" else 1e-3)
 
 
 def _line(row: dict) -> str:
-    name = f"| {row['model'].partition(':')[0]} | {row['dtype']} |"
+    name = f"| {row['model']} | {row['dtype']} |"
     if "failed" in row:
         return f"{name} - | - | | {row['failed'].replace('|', '/')} |"
     left = "; ".join(f"{count}: {why}" for why, count in row["left"].items())[:200]
-    wrong = " **wrong**" if _is_wrong(row) else ""
+    wrong = " **wrong**" if is_wrong(row) else ""
     return (f"{name} {row['fused']} of {row['layers']} | {row['graphs']} | "
             f"{row['ours']:.1e}, {row['eager']:.1e}{wrong} | {left.replace('|', '/')} |")
 
@@ -191,7 +352,7 @@ def _page(rows: list[dict]) -> str:
 
     whole = [row for row in rows if "failed" not in row]
     layers, fused = (sum(row[key] for row in whole) for key in ("layers", "fused"))
-    wrong = [row["model"] for row in whole if _is_wrong(row)]
+    wrong = [row["model"] for row in whole if is_wrong(row)]
     lines = [
         "# What is fused of other people's models", "",
         "Written by `make zoo`: transformers' classes with their default settings, small sizes, no "
@@ -208,23 +369,26 @@ def _page(rows: list[dict]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--part", help="K/N: the models whose place is K modulo N")
-    parser.add_argument("--types", default="float32,bfloat16")
+    parser.add_argument("--types", default=",".join(_TYPES))
+    parser.add_argument("--rows", type=Path, default=Path("build/zoo.jsonl"))
     given = parser.parse_args()
     import coda_cpp.torch_backend  # noqa: F401 (for all processes, which are forks)
-    names = [name for name in models()
+
+    known = models()
+    names = [name for name in known
              if not given.names or any(part.lower() in name.lower() for part in given.names)]
-    if given.part:
-        part, of = map(int, given.part.split("/"))
-        names = [name for i, name in enumerate(names) if i % of == part % of]
-    rows = []
+    made = []
     for name in names:
         for dtype in given.types.split(","):
-            rows.append(_run(name, dtype))
-            print(_line(rows[-1]), flush=True)
-    if not given.names and not given.part:
-        _PAGE.write_text(_page(rows))
-    return int(any("failed" in row or _is_wrong(row) for row in rows))
+            made.append(_run(name, dtype))
+            print(_line(made[-1]), flush=True)
+            with given.rows.open("a") as rows:
+                print(json.dumps(made[-1]), file=rows)
+    kept = {(row["model"], row["dtype"]): row
+            for row in map(json.loads, given.rows.read_text().splitlines())}
+    _PAGE.write_text(_page([kept[key] for name in known for dtype in _TYPES
+                            if (key := (name, dtype)) in kept]))
+    return int(any("failed" in row or is_wrong(row) for row in made))
 
 
 if __name__ == "__main__":

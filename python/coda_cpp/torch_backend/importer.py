@@ -124,7 +124,7 @@ class Importer:
         missing = math.prod(layouts.number(sizes[i]) for i, there in zip(columns, has) if not there)
         if has == sorted(has, reverse=True):
             return Imported(made.dtype, b.group_repeat(made.value, missing))
-        if has == sorted(has) and made.value.shape[0] == 1:
+        if has == sorted(has):
             return Imported(made.dtype, b.repeat_columns(made.value, missing))
         raise NotUnderstood("a value is repeated along columns")
 

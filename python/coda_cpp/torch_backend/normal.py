@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from coda_cpp._core import Error
 from coda_cpp.torch_backend import (
-    attention, autocast, canonical, higher_order, loss_forms, trace, writes)
+    attention, autocast, canonical, higher_order, loss_forms, row_order, trace, writes)
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
@@ -58,6 +58,7 @@ class Normal:
         written = writes.Writes(graph, self.calls)
         self.had_autocast = autocast.write_out(graph, inputs, written.is_kept)
         canonical.rewrite(graph)
+        row_order.rewrite(graph)
         loss_forms.rewrite(graph)
         self.causal = attention.Causal(graph)
         self.told_causal = self.causal.tell(graph)
