@@ -86,10 +86,7 @@ class Types(unittest.TestCase):
 
     def test_fp32_adapters_of_a_bf16_model(self):
         model = nn.Sequential(*(Adapted() for _ in range(3)))
-        report = self._check(model, torch.randn(32, WIDTH).bfloat16(), (7, 9))
-        for layer in report.layers:
-            if not layer.is_fused:  # a product alone, whose sum is in fp32
-                self.assertIn("nothing beside it", layer.reason)
+        self._check(model, torch.randn(32, WIDTH).bfloat16(), (9, 9))
 
     def test_adapters_of_the_models_type(self):
         model = nn.Sequential(*(Adapted(torch.bfloat16) for _ in range(3)))

@@ -160,9 +160,8 @@ class Importer:
         heads = [i - shift for i, kind in enumerate(layout) if kind == "c"]
         if rows == dims["r"] and (not dims["c"] or heads[:len(dims["c"])] == dims["c"]):
             self.require_rows(math.prod(value.shape[i] for i in rows), node)
-            if columns > 1 and self._products not in (None, dtype) and dtype == torch.float32:
-                if not self._may_narrow:
-                    raise NotUnderstood(f"a matrix of {dtype} enters products of {self._products}")
+            if self._may_narrow and columns > 1 and dtype == torch.float32 and (
+                    self._products not in (None, dtype)):
                 rounded = dtype = self._products  # autocast's residual stream
             source = Source("matrix", order, columns if dims["c"] else 0, dtype=rounded)
             made = self._input(node, source, declare, ("M", columns if dims["c"] else 1),

@@ -127,12 +127,6 @@ def _is_matrix(node: fx.Node) -> bool:
     return "r" in layout and not is_one(count(layout, value.shape, "c"))
 
 
-def _is_whole(used: fx.Node, node: fx.Node) -> bool:
-    """Whether the operand has each element of the result, and is no table of them."""
-    return node.target in REDUCTIONS or same(
-        math.prod(value_of(used).shape), math.prod(value_of(node).shape))
-
-
 def _rounded(group: Sequence[fx.Node]) -> dict[fx.Node, torch.dtype]:
     """The narrowest type that each has been rounded to since it was computed."""
     found: dict[fx.Node, torch.dtype] = {}
@@ -146,29 +140,16 @@ def _rounded(group: Sequence[fx.Node]) -> dict[fx.Node, torch.dtype]:
 
 
 def of_one_type(group: list[fx.Node]) -> list[list[fx.Node]]:
-    """The group in parts between which matrices are of the type that its products have: what is
-    computed in fp32 and leaves products of 16 bits ends one, and what comes in fp32 is rounded
-    before one begins."""
+    """The group in parts whose results are of the type that its products have: what is computed in
+    fp32 and leaves products of 16 bits is not of one. What comes in fp32 is read as it is."""
     storage = next((value_of(node.args[PRODUCTS[node.target]]).dtype for node in group
                     if node.target in PRODUCTS), None)
     if storage is None:
         return []
     weights = {node.args[PRODUCTS[node.target]] for node in group if node.target in PRODUCTS}
-    rounded, inside = _rounded(group), set(group)
-    kept: list[fx.Node] = []
+    rounded = _rounded(group)
+    kept: list[fx.Node] = list(group)
     later: set[fx.Node] = set()
-    for node in group:
-        is_wide = storage != torch.float32 and any(
-            used not in inside and used not in weights and _is_matrix(used)
-            and value_of(used).dtype == torch.float32 and _is_whole(used, node)
-            for used in node.all_input_nodes)
-        if any(used in later for used in node.all_input_nodes) or is_wide and any(
-                used in inside for used in node.all_input_nodes):
-            later.add(node)
-        elif is_wide:
-            inside.remove(node)
-        else:
-            kept.append(node)
     while True:
         here = set(kept)
         wrong = {node for node in kept if _is_matrix(node) and rounded[node] != storage
