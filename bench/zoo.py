@@ -300,8 +300,9 @@ def one(name: str, dtype_name: str) -> dict:
     for layer in whole.layers:
         if not layer.is_fused:
             left[layer.reason] = left.get(layer.reason, 0) + 1
+    grouped = sum(count for why, count in left.items() if why.startswith("_grouped_mm"))
     return {"model": name, "dtype": dtype_name, "graphs": len(reports),
-            "layers": len(whole.layers), "fused": sum(l.is_fused for l in whole.layers),
+            "layers": len(whole.layers) - grouped, "fused": sum(l.is_fused for l in whole.layers),
             "left": left, "eager": error(outcome(eager, eager, dtype), wanted),
             "ours": error(found, wanted)}
 

@@ -186,6 +186,7 @@ CASES = {
     # Products.
     "linear": Case(lambda h, o, b: F.linear(F.silu(h), o, b[:40]), "ob"),
     "matmul": Case(lambda h, O: F.silu(h) @ O, "O"),
+    "matmul of a weight to the left": Case(lambda h, o: (o @ F.silu(h).mT).mT, "o"),
     "matmul of a transpose": Case(lambda h, o: F.relu(h) @ o.T, "o"),
     "linear of a transpose": Case(lambda h, O: F.linear(F.silu(h), O.t()), "O"),
     "mm": Case(lambda h, O: torch.mm(F.silu(h).flatten(0, 1), O), "O"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations of PyTorch's that are others under another name, written as those others, so that one
-rule covers all spellings: x @ w and einsum as linear layers, select and split as slices, dropout as
-a product with a mask.
+rule covers all spellings: x @ w, w @ x and einsum as linear layers, select and split as slices,
+dropout as a product with a mask.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ def rewrite(graph: fx.Graph) -> None:
             node.target, node.args = _aten.slice.Tensor, (x, dim, start, start + length)
         elif target in _EXPANDS:
             _without_expand(node)
+        elif target is _aten.cat.default:
+            _without_empty_parts(node)
         elif target in (_MATMUL, _EINSUM, _MM, _ADDMM, LINEAR):
             _rewrite_product(node)
     for node in reversed(list(graph.nodes)):
@@ -127,6 +129,14 @@ def _without_expand(node: fx.Node) -> None:
                 for arg in user.args if isinstance(arg, fx.Node) and arg is not node
                 and isinstance(arg.meta.get("val"), torch.Tensor)):
             user.replace_input_with(node, source)
+
+
+def _without_empty_parts(node: fx.Node) -> None:
+    """A cache's first use puts what is new behind nothing."""
+    parts = [part for part in node.args[0] if not any(
+        layouts.same(size, 0) for size in value_of(part).shape)]
+    if len(parts) == 1 < len(node.args[0]) and value_of(parts[0]).dtype == value_of(node).dtype:
+        node.target, node.args = _aten.clone.default, (parts[0],)
 
 
 def _is_weight(node: Any) -> bool:
@@ -176,10 +186,23 @@ def _rewrite_product(node: fx.Node) -> None:
     elif target is _MM or target is _MATMUL and value_of(node.args[0]).dim() >= 2 and value_of(
             node.args[1]).dim() == 2 and _is_weight(node.args[1]):
         made = _linear(node, node.args[0], _turned(node, node.args[1]))
+    elif target is _MATMUL and value_of(node.args[0]).dim() == 2 < value_of(
+            node.args[1]).dim() and _is_weight(node.args[0]):
+        weight, x = node.args  # of columns
+        made = _add(node, _aten.transpose.int,
+                    _linear(node, _columns_last(node, x), weight), -2, -1)
     elif target is LINEAR:
         node.meta[layouts.TURNED] = _is_turned(node.args[1])
     if made is not node and made is not None:
         _replace(node, made)
+
+
+def _columns_last(node: fx.Node, x: fx.Node) -> fx.Node:
+    """The transpose of x; what x is the transpose of, if it is one."""
+    last = [*range(value_of(x).dim() - 2), value_of(x).dim() - 1, value_of(x).dim() - 2]
+    if x.target in layouts.TURNS and layouts.order_of(x) == last:
+        return x.args[0]
+    return _add(node, _aten.transpose.int, x, -2, -1)
 
 
 def _linear(node: fx.Node, *arguments: fx.Node) -> fx.Node:
@@ -230,6 +253,10 @@ def where_known(node: fx.Node) -> list[fx.Node]:
         return _part(node)
     if node.target is _aten.select.int and _is_column(node.args[0], node.args[1]):
         return _select(node, *node.args)
+    if node.target is LINEAR and "c" in (layouts.known(node.args[0]) or "")[:-1]:
+        # Of each head, or of what has its columns elsewhere: its rows are others than before.
+        rows = _add(node, _aten.expand.default, node.args[0], [-1] * value_of(node.args[0]).dim())
+        node.update_arg(0, rows)
     if node.target is _aten.dropout.default and node.args[2] and layouts.known(node.args[0]) and (
             0 < node.args[1] < 1):
         return _dropout(node)

@@ -70,6 +70,10 @@ class _Groups:
             self._with_operands.append(group)
         return True
 
+    def is_alone(self, group: _Group) -> bool:
+        """Whether the group has no more than one operation."""
+        return sum(self._nodes[place].target not in FREE for place in group.places) == 1
+
 
 def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]],
             before: Before = {}) -> list[list[fx.Node]]:  # noqa: B006 (it is only read)
@@ -95,9 +99,24 @@ def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]],
             of, dtypes = {group.rows, other.rows} - {""}, {group.dtype, other.dtype} - {None}
             if len(of) < 2 and len(dtypes) < 2 and groups.join(group, other):
                 group.rows, group.dtype = "".join(of), next(iter(dtypes), None)
+    _join_siblings(groups, known)
     found = {groups.of[node] for node in known}
     return [[nodes[place] for place in sorted(group.places)]
             for group in sorted(found, key=lambda group: group.members)]
+
+
+def _join_siblings(groups: _Groups, known: Iterable[fx.Node]) -> None:
+    """Products that follow each other and read the same, one of which would be alone: queries, keys
+    and values of what no norm precedes."""
+    before: fx.Node | None = None
+    for node in sorted((n for n in known if n.target in PRODUCTS)):
+        group = groups.of[node]
+        other = None if before is None else groups.of[before]
+        if (other is not None and node.args[0] is before.args[0] and other is not group
+                and other.rows == group.rows and other.dtype == group.dtype
+                and (groups.is_alone(group) or groups.is_alone(other))):
+            groups.join(other, group)
+        before = node
 
 
 def without_parts(group: list[fx.Node]) -> list[fx.Node]:

@@ -102,7 +102,8 @@ def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
     source = turn.args[0]
     while source.target in FREE and source.all_input_nodes:
         source = source.all_input_nodes[0]
-    if not _is_understood(source):
+    if not _is_understood(source) or not layouts.same(
+            value_of(source).shape[-1], value_of(turn).shape[-1]):  # else it is of heads
         return
     made = _add(product, turn, _add(product, product, turn.args[0], *others), *turn.args[1:])
     _replace(product, _reshaped(product, view, made))

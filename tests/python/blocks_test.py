@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of layers as PyTorch and others write them, with rows or columns where no product has
+them: all linear layers are fused, and nothing is less exact than eager."""
+
+import copy
+import unittest
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch.nn import functional
+
+from compiled import Recorder, error, ids, llama, outcome
+
+WIDTH, HEADS = 32, 4
+
+
+class Attended(nn.Module):
+    """PyTorch's attention, of x to itself or to what comes before a norm of its own."""
+
+    def __init__(self, is_crossed=False, **named):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(1 + is_crossed))
+        self.attention = nn.MultiheadAttention(WIDTH, HEADS, **named)
+
+    def forward(self, x, other):
+        q = self.norms[0](x)
+        k = self.norms[1](other) if len(self.norms) > 1 else q
+        return x + self.attention(q, k, k, need_weights=False)[0]
+
+
+class NoNorm(nn.Module):
+    """Queries, keys and values of what others made; of those, values are read as they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.norm, self.last = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, other):
+        x = torch.special.i0(x / 8)
+        q, k, v = (layer(x) for layer in self.parts)
+        q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+                   for part in (self.norm(q), self.norm(k), v))
+        y = functional.scaled_dot_product_attention(q, k, v)
+        return other + self.last(y.transpose(1, 2).flatten(2))
+
+
+class Convolved(nn.Module):
+    """Columns that are tokens, as a convolution has them; a weight to the left of what it is of."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Conv1d(WIDTH, WIDTH, 3, padding=1, groups=WIDTH)
+        self.first, self.second = nn.Linear(WIDTH, 8), nn.Linear(8, WIDTH)
+
+    def forward(self, x, other):
+        mixed = functional.silu(self.mix(x.mT)).mT
+        steps = self.second.weight @ self.first(mixed).mT + self.second.bias[:, None]
+        return functional.softplus(steps).mT * other
+
+
+class EachHead(nn.Module):
+    """A layer that is the same for each head."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH // HEADS, WIDTH // HEADS)
+
+    def forward(self, x, other):
+        heads = self.up(self.norm(x)).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        return functional.gelu(self.head(heads)).transpose(1, 2).flatten(2) + other
+
+
+class Cached(nn.Module):
+    """A cache's first use: what is new is put behind nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.down, self.up = (
+            nn.RMSNorm(8), nn.Linear(WIDTH, 8), nn.Linear(8, WIDTH))
+
+    def forward(self, x, other):
+        low = self.norm(self.down(functional.silu(x)))
+        return self.up(torch.cat((low.new_empty(0), low), dim=-2))
+
+
+class Blocks(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+
+    def _check(self, model, layers):
+        x, other = torch.randn(2, 8, WIDTH), torch.randn(2, 8, WIDTH)
+        recorder = Recorder()
+        called = torch.compile(model, backend=recorder, fullgraph=True)
+        exact = copy.deepcopy(model).double()
+        found, eager, truth = (
+            (loss, *gradients) for loss, gradients in (
+                outcome(lambda *given, run=run: run(*given).square().mean(), way, *given)
+                for run, way, given in ((called, model, (x, other)), (model, model, (x, other)),
+                                        (exact, exact, (x.double(), other.double())))))
+        self.assertLess(error(found, truth), 1.5 * error(eager, truth) + 1e-6)
+        report = recorder.reports[0]
+        self.assertEqual([layer.reason for layer in report.layers], [""] * layers)
+
+    def test_multihead_attention(self):
+        for is_first in (True, False):
+            for named in ({}, {"bias": False}):
+                with self.subTest(is_first=is_first, **named):
+                    self._check(Attended(batch_first=is_first, **named), 2)
+
+    def test_multihead_attention_to_another(self):
+        self._check(Attended(is_crossed=True, batch_first=True), 3)
+
+    def test_multihead_attention_that_gives_its_weights(self):
+        class Weighted(Attended):
+            def forward(self, x, other):
+                q = self.norms[0](x)
+                y, weights = self.attention(q, q, q)
+                return x + y * weights.amax(-1, keepdim=True)
+
+        self._check(Weighted(batch_first=True), 2)
+
+    def test_values_of_what_no_norm_precedes(self):
+        self._check(NoNorm(), 4)
+
+    def test_columns_elsewhere(self):
+        self._check(Convolved(), 2)
+
+    def test_a_layer_of_each_head(self):
+        self._check(EachHead(), 2)
+
+    def test_a_caches_first_use(self):
+        self._check(Cached(), 2)
+
+    def test_one_key_value_head_at_batch_1(self):
+        for batch in (1, 2):
+            with self.subTest(batch=batch):
+                torch._dynamo.reset()
+                model, given = llama(num_key_value_heads=1), ids(batch)
+                recorder = Recorder(strict=True)
+                called = torch.compile(model, backend=recorder, fullgraph=True)
+                loss, gradients = outcome(called, model, input_ids=given, labels=given)
+                expected, wanted = outcome(model, model, input_ids=given, labels=given)
+                torch.testing.assert_close(loss, expected)
+                self.assertLess(error(gradients, wanted), 1e-5)
+                self.assertEqual(len(recorder.reports[0].taken), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
