@@ -21,8 +21,8 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # What `make test` configures besides: .ci/run leaves out what it has tested before.
 TEST_ARGS ?=
 
-.PHONY: run test test-pytorch wheel test-gpu random-modules clean-kernels mutate sanitize \
-	bench bench-gpu \
+.PHONY: run test test-pytorch test-loops zoo wheel test-gpu random-modules clean-kernels \
+	mutate sanitize bench bench-gpu \
 	format lint known-clean clean build configure setup setup-python
 
 build: configure
@@ -93,6 +93,21 @@ SEED ?= 0
 random-modules:
 	OMP_NUM_THREADS=1 PYTHONPATH=python .venv/bin/python tests/python/random_modules.py \
 		--count $(MODULES) --seed $(SEED)
+
+# Other people's models, compiled and compared with eager, into docs/results/models.md: half an
+# hour. PYTHON may be one with timm and diffusers. `make zoo MODELS="llama bert"`: only those.
+MODELS ?=
+PYTHON ?= .venv/bin/python
+zoo:
+	OMP_NUM_THREADS=1 PYTHONPATH=python $(PYTHON) bench/zoo.py $(MODELS)
+
+# Training loops of TRL, PEFT and Lightning, which are installed into build/loops beside .venv's.
+test-loops:
+	$(CURDIR)/.venv/bin/python -m venv build/loops
+	echo $(CURDIR)/.venv/lib/python3.*/site-packages > \
+		$$(echo build/loops/lib/python3.*/site-packages)/judges.pth
+	build/loops/bin/pip install -q --no-compile -r requirements-loops.txt
+	OMP_NUM_THREADS=1 PYTHONPATH=python:tests/python build/loops/bin/python -m unittest loops_test
 
 # Plants the bugs of tests/mutants/ and says which no test notices: hours for all of them.
 # `make mutate MUTANT="trainer adamw"`: those with one of these words.

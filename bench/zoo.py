@@ -47,7 +47,8 @@ _SIZES = {
     "image_size": 32, "patch_size": 8, "word_embed_proj_dim": 64, "max_source_positions": 32,
     "max_target_positions": 32, "num_mel_bins": 16, "max_length": 32, "window_size": 4,
     "num_conv_pos_embeddings": 16}
-_DROPOUT = ("dropout", "drop_prob", "pdrop", "layerdrop", "drop_path", "drop_rate", "mask_time_prob")
+_DROPOUT = ("dropout", "drop_prob", "pdrop", "layerdrop", "drop_path", "drop_rate",
+            "mask_time_prob")  # in a setting's name
 _WAVES = {"conv_dim": (32, 32, 32), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3),
           "mask_time_length": 2, "num_conv_pos_embedding_groups": 4, "apply_spec_augment": False}
 _STAGES = {"depths": (1, 1), "num_heads": (2, 4), "embed_dim": 32, "patch_size": 4}
@@ -82,10 +83,11 @@ _OTHERS: dict[str, dict] = {
         "image_size": (64, 64), "depths": (1, 1), "num_heads": (2, 4), "embed_dim": 32,
         "num_query_pool": 1, "masked_unit_attention": (True, False), "patch_size": (7, 7)},
     "SegformerForImageClassification": {
-        "depths": (1, 1, 1, 1), "hidden_sizes": (32, 32, 64, 64), "num_attention_heads": (1, 2, 2, 4),
-        "decoder_hidden_size": 64},
+        "depths": (1, 1, 1, 1), "hidden_sizes": (32, 32, 64, 64), "decoder_hidden_size": 64,
+        "num_attention_heads": (1, 2, 2, 4)},
     "PvtForImageClassification": {
-        "depths": (1, 1, 1, 1), "hidden_sizes": (32, 32, 64, 64), "num_attention_heads": (1, 2, 2, 4)},
+        "depths": (1, 1, 1, 1), "hidden_sizes": (32, 32, 64, 64),
+        "num_attention_heads": (1, 2, 2, 4)},
     "FocalNetForImageClassification": {"depths": (1, 1), "embed_dim": 32, "hidden_sizes": (32, 64),
                                        "focal_levels": (2, 2), "focal_windows": (3, 3),
                                        "patch_size": 4},
@@ -105,8 +107,9 @@ _OTHERS: dict[str, dict] = {
                                   "time_stride": 8},
     **dict.fromkeys(("Wav2Vec2ForCTC", "HubertForCTC", "WavLMForCTC", "UniSpeechForCTC",
                      "Data2VecAudioForCTC"), _WAVES),
-    "Wav2Vec2BertForCTC": {"vocab_size": 32, "feature_projection_input_dim": 16, "apply_spec_augment": False,
-                           "conv_depthwise_kernel_size": 3},
+    "Wav2Vec2BertForCTC": {
+        "vocab_size": 32, "feature_projection_input_dim": 16, "apply_spec_augment": False,
+        "conv_depthwise_kernel_size": 3},
     **dict.fromkeys(("CLIPModel", "SiglipModel"), {
         side: {name: _SIZES[name] for name in (
             "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", *more)}

@@ -6,14 +6,17 @@ is a function of what a linear layer makes and of more operands, and all of it h
 
 import dataclasses
 import math
+import re
 import unittest
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from coda_cpp.torch_backend import coda, options, report
+from coda_cpp.torch_backend.rules import RULES
 
 B, T, K, N = 2, 24, 32, 64
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -245,6 +248,18 @@ def fused(case, dtype=torch.float32, given=None):
     for node in graph.graph.find_nodes(op="placeholder"):
         node.meta["example_value"] = node.meta["val"]  # as Dynamo says it
     return coda.fuse(graph, given, made, options.Options(cost_model=False)), made
+
+
+class Guide(unittest.TestCase):
+    def test_it_names_the_operations(self):
+        guide = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
+        table = guide.partition("## Operations")[2].partition("## Options")[0]
+        names = set(re.findall(r"`(\w+)`", table))
+        understood = {str(target.overloadpacket).removeprefix("aten.") for target in RULES}
+        self.assertEqual({name for name in understood if not name.startswith("_")} - names, set())
+        rewritten = {"matmul", "mm", "addmm", "einsum", "nll_loss", "select", "narrow", "split",
+                     "chunk", "unbind", "expand"}  # as others (canonical.py, loss_forms.py)
+        self.assertEqual(names - understood, rewritten)
 
 
 class Rules(unittest.TestCase):

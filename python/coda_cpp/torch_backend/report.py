@@ -27,7 +27,8 @@ _REMEDIES = (
     ("there is no GPU backend", "see `python -m coda_cpp`"),
     ("broadcast", "expand the operand to its rows, or detach it if it needs no gradient"),
 )
-_NO_REMEDY = "write it with operations that docs/pytorch.md names, or report it with this text"
+_NO_REMEDY = ("write it with operations that docs/pytorch.md names under Operations, or report it "
+              "with this text")
 
 
 @dataclasses.dataclass
