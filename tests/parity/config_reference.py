@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What each key of a config.json does to the model that transformers makes of it.
+
+Usage: config_reference.py FILE. Writes a list of cases, one for each architecture that is read and
+each key of its config: {"model_type", "key", "config": a small config with all keys, "default":
+what transformers takes where the key is not given, "changed": the config with another value of the
+key, "matters": whether the initial weights, or a training step's loss or gradients differ}. Where
+transformers refuses the value, there is no case.
+"""
+
+import copy
+import json
+import sys
+import warnings
+
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, logging
+
+SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 40,
+         "max_position_embeddings": 64, "pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2,
+         "query_pre_attn_scalar": 16, "moe_intermediate_size": 24, "num_local_experts": 4,
+         "num_experts": 4, "num_experts_per_tok": 2, "attention_dropout": 0.0,
+         "sliding_window": 4, "use_sliding_window": True, "max_window_layers": 1}
+SMALL_GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 40, "n_positions": 64,
+              "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "bos_token_id": 1,
+              "eos_token_id": 2}
+MODEL_TYPES = ["llama", "gpt2", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "olmo2",
+               "olmoe", "phi3", "smollm3", "gemma2", "gemma3_text", "gpt_neox"]
+# Which model it is, and what all configs have for other uses.
+SKIPPED = {"architectures", "model_type", "transformers_version", "dtype", "_name_or_path",
+           "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "problem_type",
+           "use_cache", "bos_token_id", "eos_token_id"}
+# Keys of some architectures, in configs of the others.
+FOREIGN = {"sliding_window": 4, "partial_rotary_factor": 0.5, "attn_logit_softcapping": 2.0,
+           "layer_types": ["sliding_attention", "full_attention"]}
+
+
+def step_of(model_type: str, values: dict):
+    """Initial weights, and the loss and gradients of a training step."""
+    config = CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(values))
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).train()
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    ids = torch.arange(20)[None] * 7 % 37
+    torch.manual_seed(1)
+    loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    return {"loss": loss.detach(), **weights,
+            **{f"d {name}": value.grad for name, value in model.named_parameters()}}
+
+
+def differs(a: dict, b: dict) -> bool:
+    if a.keys() != b.keys():
+        return True
+    for name, value in a.items():
+        other = b[name]
+        if (value is None) != (other is None):
+            return True
+        if value is not None and (value.shape != other.shape or not torch.allclose(value, other, 1e-4)):
+            return True
+    return False
+
+
+def other_values(key: str, value) -> list:
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1 if "token_id" in key else 2 * value or 4]
+    if isinstance(value, float):
+        return [value * 1.5 + 0.125]
+    if isinstance(value, str):
+        return ["relu"]
+    if value is None:
+        return [4, 0.5, True]
+    if key == "layer_types":
+        swapped = {"full_attention": "sliding_attention", "sliding_attention": "full_attention"}
+        return [[swapped[value[0]], *value[1:]]]
+    if key == "no_rope_layers":
+        return [[1 - value[0], *value[1:]]]
+    if key == "mlp_only_layers":
+        return [[1]]
+    if isinstance(value, dict) and "rope_theta" in value:
+        return [{**value, "rope_theta": 77.0}, {**value, "rope_type": "linear", "factor": 3.0},
+                {**value, "partial_rotary_factor": 0.5}]
+    if isinstance(value, dict) and "full_attention" in value:  # a base for each type of layer
+        return [{**value, layer: {**value[layer], "rope_theta": 77.0}} for layer in value]
+    return []
+
+
+def cases() -> list:
+    found = []
+    for model_type in MODEL_TYPES:
+        kind = CONFIG_MAPPING[model_type]
+        small = SMALL_GPT2 if model_type == "gpt2" else SMALL
+        known = kind().to_dict()
+        config = kind(**{key: value for key, value in small.items() if key in known}).to_dict()
+        config["architectures"] = [AutoModelForCausalLM._model_mapping[kind].__name__]
+        usual = step_of(model_type, config)
+        values = {key: other_values(key, value) for key, value in config.items()}
+        values |= {key: [value] for key, value in FOREIGN.items() if key not in config}
+        for key in sorted(values.keys() - SKIPPED):
+            without = {name: value for name, value in config.items() if name != key}
+            try:
+                without = kind.from_dict(copy.deepcopy(without)).to_dict()
+            except Exception:  # the key must be given
+                without = {}
+            for other in values[key]:
+                changed = {**config, key: other}
+                try:
+                    matters = differs(usual, step_of(model_type, changed))
+                except Exception:  # transformers refuses it
+                    continue
+                found.append({"model_type": model_type, "key": key, "config": config,
+                              "default": without.get(key), "changed": changed,
+                              "matters": matters})
+    return found
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        json.dump(cases(), file)
+
+
+if __name__ == "__main__":
+    main()
