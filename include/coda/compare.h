@@ -51,7 +51,7 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
                                  const Wanted& wanted, uint64_t seed);
 
 // The same beside given results of given inputs. Inputs are rounded to the types of their tensors;
-// `bound` is the error that is allowed.
+// `bound` is the error that is allowed. Throws Error for a result that no program stores.
 Comparison compare_with_results(std::span<const Program> programs, const DimValues& sizes,
                                 const Arrays& inputs, const Arrays& results, double bound);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file_error.h"
+#include "io/mapped_file.h"
 
 namespace coda::io {
 namespace {
@@ -96,6 +97,7 @@ class Builder {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& source) {
+  require_not_empty(text.size(), source);
   Builder builder(source);
   json::sax_parse(text, &builder);
   if (builder.is_good) return std::move(builder.root);

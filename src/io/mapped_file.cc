@@ -140,4 +140,8 @@ std::string read_file(const std::filesystem::path& path) {
   return text;
 }
 
+void require_not_empty(size_t bytes, const std::string& source) {
+  require(bytes > 0, source + ": the file is empty (fetch or write it again)");
+}
+
 }  // namespace coda::io

@@ -3,6 +3,7 @@
 
 #include "base/atomic_file.h"
 #include "coda/graph_text.h"
+#include "coda/messages.h"
 #include "io/mapped_file.h"
 
 namespace coda {
@@ -15,7 +16,11 @@ NamedGraph read_graph(const std::filesystem::path& file) {
   return parse_graph(read_program_text(file), file.native());
 }
 
-std::string read_program_text(const std::filesystem::path& file) { return io::read_file(file); }
+std::string read_program_text(const std::filesystem::path& file) {
+  std::string text = io::read_file(file);
+  io::require_not_empty(text.size(), printable(file));
+  return text;
+}
 
 void write_program(const std::filesystem::path& file, const Program& program) {
   write_program_text(file, text(program));

@@ -129,6 +129,7 @@ void read_metadata(const json& entry, StoredTensors& result) {
 
 // The header's text, after the length in front of it is checked against the file.
 std::string_view header_text(std::span<const std::byte> bytes, const std::string& source) {
+  require_not_empty(bytes.size(), source);
   if (bytes.size() < 8) {
     fail(source, "the file has " + text(bytes.size()) +
                      " bytes, too few for a safetensors file, which starts with 8 bytes of header "

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "coda/error.h"
+#include "io/mapped_file.h"
 
 namespace coda::io {
 namespace {
@@ -171,6 +172,7 @@ class Writer {
 std::map<std::string, std::vector<std::byte>> read_zip(
     Bytes bytes, const std::string& source,
     const std::function<bool(const std::string&)>& is_wanted) {
+  require_not_empty(bytes.size(), source);
   const Reader in{bytes, source};
   std::map<std::string, std::vector<std::byte>> result;
   for (const Member& member : members_of(in)) {

@@ -9,6 +9,7 @@
 #include "base/relative_error.h"
 #include "coda/error.h"
 #include "coda/formula.h"
+#include "coda/messages.h"
 #include "measure/chain.h"
 #include "measure/given_inputs.h"
 #include "measure/reference_time.h"
@@ -214,6 +215,13 @@ Comparison compare_with_results(std::span<const Program> programs, const DimValu
   const Arrays stored =
       measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, given.values));
   Comparison result = compared_all(programs, stored, results, bound, "the file of results");
+  for (const auto& [name, array] : results) {
+    std::vector<std::string> names;
+    for (const auto& [stored_name, of_it] : stored) names.push_back(stored_name);
+    require(stored.contains(name), "the file of results has " + in_quotes(name) +
+                                       ", which no program stores" + nearest_name(name, names) +
+                                       " (leave it out)");
+  }
   result.notes = std::move(given.notes);
   return result;
 }

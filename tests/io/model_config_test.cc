@@ -292,7 +292,8 @@ TEST(ModelConfig, RefusesOtherModels) {
   EXPECT_THAT(error_message([] { parse_model_config("{}", "c"); }),
               HasSubstr("c: model_type is missing, but only LlamaForCausalLM, "));
   EXPECT_THAT(error_message([] { parse_model_config("[]", "c"); }), HasSubstr("not a JSON object"));
-  EXPECT_THAT(error_message([] { parse_model_config("", "c"); }), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_message([] { parse_model_config("", "c"); }),
+              HasSubstr("c: the file is empty"));
   EXPECT_THAT(error_message([] { parse_model_config(R"({"a":1,"a":2})", "c"); }),
               HasSubstr("'a' appears twice"));
 }

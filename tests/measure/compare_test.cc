@@ -118,6 +118,24 @@ TEST(Compare, ADifferenceOfOneElementIsFound) {
   EXPECT_FALSE(compare().is_right());
 }
 
+TEST(Compare, AResultThatNoProgramStoresIsNamed) {
+  const Arrays inputs{{"x", {{1, 3}, {1, 2, 3}}}};
+  const std::vector<Program> programs = programs_of({"store(y, tile(x[M, N]) * 2)"});
+  const auto message_of = [&](const Arrays& results) -> std::string {
+    try {
+      compare_with_results(programs, sizes_of_inputs(programs, inputs), inputs, results, 1e-5);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Array right{{1, 3}, {2, 4, 6}};
+  EXPECT_EQ(message_of({{"y", right}}), "");
+  EXPECT_THAT(message_of({{"y", right}, {"z", right}}),
+              testing::HasSubstr("'z', which no program stores"));
+  EXPECT_THAT(message_of({}), testing::HasSubstr("nothing, none of which the programs store"));
+}
+
 TEST(Compare, NotNumbersAgreeWithNotNumbers) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Arrays inputs{{"x", {{1, 3}, {-1, 0, 4}}}};

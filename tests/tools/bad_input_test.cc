@@ -138,6 +138,35 @@ TEST_F(BadInput, MissingOrEmptyData) {
   expect_one_line(run_coda({"eval", checkpoint()}), 1, {"--data"});
 }
 
+// As a full disk or a copy that was stopped leaves them.
+TEST_F(BadInput, FilesOfNoBytes) {
+  const auto expect_said = [&](const Words& command, const std::string& file) {
+    expect_one_line(run_coda(command), 1, {file + ": the file is empty"});
+  };
+  const auto write_model = [&](const std::string& config) {
+    folder.write("model/config.json", config);
+    folder.write("model/model.safetensors", "");
+    folder.write("model/tokenizer.json", "");
+  };
+  const Words eval{"eval", folder / "model", "--data", text()};
+  write_model("");
+  expect_said(eval, folder / "model/config.json");
+  write_model(
+      R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 8, "vocab_size": 256,
+                  "num_hidden_layers": 1, "num_attention_heads": 2})");
+  expect_said(eval, folder / "model/model.safetensors");
+  expect_said(Words{"train", "--out", out(), "--data", text(), "--tokenizer", folder / "model"},
+              folder / "model/tokenizer.json");
+  const std::string program = folder.write("p.coda", "program p { store(y, tile(x[M, N])) }\n");
+  for (const char* arrays : {"empty.npz", "empty.safetensors"}) {
+    const std::string in = folder.write(arrays, "");
+    expect_said({"run", program, "--in", in, "--out", folder / "results.npz"}, in);
+  }
+  const std::string none = folder.write("empty.coda", "");
+  for (const char* command : {"check", "explain", "fmt", "derive", "emit"})
+    expect_said({command, none}, none);
+}
+
 TEST_F(BadInput, DataThatIsNoText) {
   const std::pair<std::string, const char*> files[] = {
       {"\x1f\x8b\b", "gzip"},
