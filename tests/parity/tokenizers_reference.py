@@ -4,12 +4,15 @@
 
 Usage: tokenizers_reference.py FOLDER. For each kind: FOLDER/KIND/tokenizer.json and cases.json, a
 list of {"bytes": the text in hexadecimal, "ids", "plain": ids without the special tokens around a
-text, "text", "all": the text of the ids without and with special tokens}. No network is used.
+text, "text", "all": the text of the ids without and with special tokens}; and decodings.json, a
+list of {"ids", "text", "all"} of ids that no text has: runs of bytes that are no characters among
+them. No network is used.
 """
 
 import json
 import pathlib
 import random
+import re
 import sys
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -148,6 +151,18 @@ def random_texts(count: int) -> list[str]:
     return texts
 
 
+def random_ids(tokenizer: Tokenizer, count: int) -> list[list[int]]:
+    """A few of all tokens, and often those of bytes beyond ASCII."""
+    chance = random.Random(11)
+    names = {i: tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())}
+    high = [i for i, name in names.items()
+            if name and (len(name) == 1 and name > "\x7f" or re.match("<0x[89A-F]", name))]
+    high = high or list(names)
+    return [[chance.choice(high) if chance.random() < share else chance.choice(list(names))
+             for _ in range(chance.choice([1, 2, 5, 20]))]
+            for share in (0.3, 0.7, 0.95) for _ in range(count // 3)]
+
+
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -165,6 +180,10 @@ def main() -> None:
                             "text": tokenizer.decode(ids),
                             "all": tokenizer.decode(ids, skip_special_tokens=False)})
         (folder / "cases.json").write_text(json.dumps(results))
+        (folder / "decodings.json").write_text(json.dumps(
+            [{"ids": ids, "text": tokenizer.decode(ids),
+              "all": tokenizer.decode(ids, skip_special_tokens=False)}
+             for ids in random_ids(tokenizer, 300)]))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,12 @@ void check(const fs::path& folder) {
     ASSERT_EQ(tokenizer.decode(ids, false), expected["all"].get<std::string>());
     ASSERT_EQ(streamed(tokenizer, ids, 0), expected["text"].get<std::string>());
   }
+  for (const auto& expected : nlohmann::json::parse(io::read_file(folder / "decodings.json"))) {
+    SCOPED_TRACE(expected["ids"]);
+    const auto ids = expected["ids"].get<std::vector<int32_t>>();
+    ASSERT_EQ(tokenizer.decode(ids), expected["text"].get<std::string>());
+    ASSERT_EQ(tokenizer.decode(ids, false), expected["all"].get<std::string>());
+  }
 }
 
 class TokenizerParity : public testing::Test {
