@@ -22,7 +22,7 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 TEST_ARGS ?=
 
 .PHONY: run test test-pytorch test-loops zoo wheel test-gpu random-modules clean-kernels \
-	mutate sanitize bench bench-gpu \
+	mutate sanitize fuzz bench bench-gpu \
 	format lint known-clean clean build configure setup setup-python
 
 build: configure
@@ -123,6 +123,19 @@ sanitize: setup
 		|| { cat $(BUILD_SANITIZE)/configure.log; exit 1; }
 	$(CMAKE) --build $(BUILD_SANITIZE) -j $(JOBS) --target all_tests
 	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS)
+
+# Made-up inputs for all that reads a file or a stranger's words, an hour of each target, guided by
+# the code that they reach: `make fuzz SECONDS_OF_EACH=60 FUZZ="config npz"`. A finding's input is kept.
+SECONDS_OF_EACH ?= 3600
+FUZZ ?= config tokenizer safetensors npz program graph formula hello
+FIRST ?= 0
+fuzz: setup
+	@mkdir -p build-fuzz
+	@$(CMAKE) -G Ninja -S . -B build-fuzz $(CMAKE_ARGS) -DCODA_FUZZ=ON > build-fuzz/configure.log 2>&1 \
+		|| { cat build-fuzz/configure.log; exit 1; }
+	$(CMAKE) --build build-fuzz -j $(JOBS) --target fuzz
+	cd build-fuzz && printf '%s\n' $(FUZZ) | \
+		xargs -P $(JOBS) -I{} tests/fuzz/fuzz {} $(SECONDS_OF_EACH) $(FIRST)
 
 bench: build
 	@scripts/setup.sh judges

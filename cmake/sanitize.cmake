@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # -DCODA_SANITIZE=ON: everything with AddressSanitizer and UndefinedBehaviorSanitizer, any finding
-# ending the program.
+# ending the program. -DCODA_FUZZ=ON: so too, and the code says where it goes (tests/fuzz/fuzz.cc).
 option(CODA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
-if(CODA_SANITIZE)
+option(CODA_FUZZ "Build for make fuzz" OFF)
+if(CODA_FUZZ)
+  add_compile_options(-fsanitize-coverage=trace-pc)
+endif()
+if(CODA_SANITIZE OR CODA_FUZZ)
   # -Og compiles in two thirds of the time of -O1. Some of GCC's warnings are wrong behind the
   # sanitizers' extra branches; the ordinary build has them, as errors.
   set(CMAKE_CXX_FLAGS_RELEASE "-Og -g1")
