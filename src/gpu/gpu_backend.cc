@@ -47,13 +47,14 @@ std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep
   return tensors;
 }
 
-// A program's launches, for tensors whose rows lie so; empty: dense ones.
+// A program's kernels, for tensors whose rows lie so; empty: dense ones.
 struct Lowered {
   Program program;
   DimValues sizes;
   std::vector<int64_t> row_strides;
   bool owns_padding = false;
-  std::vector<KernelLaunch> launches;
+  KernelPlan plan;
+  std::vector<KernelLaunch> launches;  // of the plan, compiled
 };
 
 LowerOptions with_strides(const LowerOptions& options, std::span<const int64_t> row_strides,
@@ -69,8 +70,13 @@ std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const
   std::vector<Lowered> all(programs.size());
   parallel_for(all.size(), threads, [&](size_t i) {
     const auto& [program, sizes, strides, owns] = programs[i];
-    all[i] = {*program, sizes, strides, owns,
-              lowering(*program, sizes, with_strides(options, strides, owns))};
+    all[i] = {*program,
+              sizes,
+              strides,
+              owns,
+              lowering(*program, sizes, with_strides(options, strides, owns)),
+              {}};
+    all[i].launches = make(all[i].plan);
   });
   return all;
 }
@@ -98,7 +104,11 @@ std::vector<size_t> compile_order(const std::vector<Lowered>& programs) {
 class GpuBackend : public Backend {
  public:
   explicit GpuBackend(const GpuOptions& options)
-      : lowering_(options.lowering ? options.lowering : Lowering(lower)),
+      : lowering_(
+            options.lowering
+                ? options.lowering
+                : [](const Program& program, const DimValues& sizes,
+                     const LowerOptions& with) { return plan_program(program, sizes, with).plan; }),
         compile_threads_(options.compile_threads),
         attention_(options.attention),
         state_(std::make_shared<GpuState>()) {
@@ -114,11 +124,6 @@ class GpuBackend : public Backend {
     if (lower_options_.target->measured != nullptr)
       lower_options_.tuned =
           tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
-    // Whatever is lowered for this backend holds its state.
-    lower_options_.spilled_bytes = [&builder =
-                                        state_->kernels->builder()](const std::string& source) {
-      return builder.spilled_bytes(source);
-    };
   }
 
   std::string_view name() const override { return "gpu"; }
@@ -150,16 +155,16 @@ class GpuBackend : public Backend {
     });
     announced_ = lower_all(programs, lowering_, lower_options_, compile_threads_);
     const auto make = [this](Lowered& one) {
-      one.launches = state_->kernels->make(one.program.name, std::move(one.launches), [&] {
-        return lowering_(one.program, one.sizes,
-                         with_strides(lower_options_, one.row_strides, one.owns_padding));
-      });
+      bool spills = false;
+      for (const KernelLaunch& launch : one.launches)
+        spills = state_->kernels->compile(one.program.name, launch.source) != 0 || spills;
+      if (spills) one.launches = state_->kernels->make(one.program.name, one.plan);
     };
     const std::vector<std::pair<std::string, KernelLaunch>> of_calls = launches_of(calls);
     const std::vector<size_t> order = compile_order(announced_);
     parallel_for(of_calls.size() + order.size(), compile_threads_, [&](size_t i) {
       if (i < of_calls.size()) {
-        state_->kernels->compile(of_calls[i].first, of_calls[i].second);
+        state_->kernels->compile(of_calls[i].first, of_calls[i].second.source);
       } else {
         make(announced_[order[i - of_calls.size()]]);
       }
@@ -178,7 +183,8 @@ class GpuBackend : public Backend {
                     announced =
                         std::move(announced)](std::span<const int64_t> row_strides) mutable {
       const bool is_expected = std::ranges::equal(row_strides, announced.row_strides);
-      if (is_expected && !announced.launches.empty()) return std::exchange(announced.launches, {});
+      if (is_expected && !announced.launches.empty())
+        return KernelPlan(std::exchange(announced.launches, {}));
       return lowering(program, sizes,
                       with_strides(options, row_strides, is_expected && announced.owns_padding));
     };

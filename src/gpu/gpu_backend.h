@@ -12,21 +12,20 @@
 
 #include "coda/backend.h"
 #include "coda/device.h"
-#include "gpu/codegen/kernel_launch.h"
+#include "gpu/codegen/kernel_plan.h"
 #include "gpu/jit/cubin_cache.h"
 #include "gpu/jit/kernel_builder.h"
 #include "gpu/legalise/lower_options.h"
 
 namespace coda::gpu {
 
-using Lowering =
-    std::function<std::vector<KernelLaunch>(const Program&, const DimValues&, const LowerOptions&)>;
+using Lowering = std::function<KernelPlan(const Program&, const DimValues&, const LowerOptions&)>;
 
 struct GpuOptions {
   int device = -1;  // -1: of the thread's current CUDA context, else 0
   CacheOptions cache;
   unsigned compile_threads = 0;  // 0: as many as the machine has
-  Lowering lowering;             // called from several threads at once; empty: lower()
+  Lowering lowering;             // called from several threads at once; empty: plan_program()
   GpuAttention attention = GpuAttention::repeatable;
   // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
   // Never with a driver that cannot capture that into graphs.

@@ -8,14 +8,11 @@
 #include <set>
 #include <utility>
 
-#include "gpu/codegen/gemm_program.h"
-#include "gpu/codegen/kernel_launch.h"
 #include "gpu/configure/tuned_table.h"
 #include "gpu/jit/kernel_builder.h"
 #include "gpu/jit/parallel_for.h"
 #include "gpu/launch/operation_launches.h"
 #include "gpu/lower.h"
-#include "gpu/lower_parts.h"
 #include "gpu/tuned_file.h"
 #include "gpu/workspace.h"
 #include "runtime/plan_programs.h"
@@ -33,32 +30,31 @@ gpu::LowerOptions lowering_of(const KernelOptions& options) {
 }
 
 // What the compiler of this machine has said of kernels so far: nobody is asked anew.
-gpu::LowerOptions with_kept_spills(gpu::LowerOptions lowering) {
+gpu::SpilledBytes kept_spills() {
   gpu::CacheOptions cache;
   std::error_code none;
-  if (!std::filesystem::is_directory(cache.folder / "cubins", none)) return lowering;
+  if (!std::filesystem::is_directory(cache.folder / "cubins", none)) return {};
   cache.notice = [](const std::string&) {};
-  lowering.spilled_bytes = [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache))](
-                               const std::string& source) {
-    return builder->kept_spilled_bytes(source);
-  };
-  return lowering;
+  return [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache))](
+             const std::string& source) { return builder->kept_spilled_bytes(source); };
 }
 
 }  // namespace
 
 std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
                                          const KernelOptions& options) {
-  gpu::LowerOptions lowering = with_kept_spills(lowering_of(options));
+  gpu::LowerOptions lowering = lowering_of(options);
+  const gpu::SpilledBytes spilled = kept_spills();
   std::vector<KernelChoice> choices;
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
     lowering.row_strides = one.row_strides;
-    for (const gpu::LoweredPart& part : gpu::parts_of(*one.program, one.sizes, lowering)) {
-      const gpu::GemmProgram program(part.part.program, one.sizes, part.options);
+    for (const auto& part : gpu::plan_program(*one.program, one.sizes, lowering).parts) {
+      if (part.products == nullptr) continue;
+      const gpu::GemmProgram& program = *part.products;
       for (size_t kernel = 0; kernel < program.kernels(); ++kernel) {
-        const gpu::ChosenConfig chosen = program.chosen(kernel);
+        const gpu::ChosenConfig chosen = program.chosen(kernel, spilled);
         const gpu::KernelClass own = program.class_of(kernel);
-        choices.push_back({part.part.program.name,
+        choices.push_back({part.program.name,
                            gpu::text(chosen.choice),
                            gpu::text(chosen),
                            own.name,
@@ -74,43 +70,50 @@ std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& size
 
 namespace {
 
-// Adds the texts that are not in `seen`, and puts them there.
-void emit(const Plan& plan, const DimValues& sizes, const gpu::LowerOptions& lowering,
-          std::set<std::string>& seen, std::vector<KernelText>& kernels) {
-  const auto add = [&](const std::string& program, std::vector<gpu::KernelLaunch> launches) {
-    for (gpu::KernelLaunch& launch : launches) {
-      if (!seen.insert(launch.source).second) continue;
-      kernels.push_back({program, std::move(launch.source), launch.grid, launch.cluster,
-                         launch.threads, launch.shared_bytes, std::move(launch.note)});
-    }
-  };
+// What a plan launches, by the names of its programs and operations.
+using NamedPlans = std::vector<std::pair<std::string, gpu::KernelPlan>>;
+
+void add_plans(const Plan& plan, const DimValues& sizes, const gpu::LowerOptions& lowering,
+               NamedPlans& plans) {
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
     gpu::LowerOptions strided = lowering;
     strided.row_strides = one.row_strides;
     strided.owns_padding = one.owns_padding;
-    add(one.program->name, gpu::lower(*one.program, one.sizes, strided));
+    plans.emplace_back(one.program->name, gpu::plan_program(*one.program, one.sizes, strided).plan);
   }
   for (const auto& [call, tensors, call_sizes] : calls_of(plan, sizes)) {
     // Work that an operation's own function enqueues has no text.
     if (find_operation(call->function).gpu_function != nullptr) continue;
-    add(call->function, gpu::lower_call(*call, tensors, call_sizes, lowering));
+    plans.emplace_back(call->function, gpu::lower_call(*call, tensors, call_sizes, lowering));
   }
+}
+
+// Their kernels, each text once.
+std::vector<KernelText> texts_of(const NamedPlans& plans, const gpu::SpilledBytes& spilled) {
+  std::vector<KernelText> kernels;
+  std::set<std::string> seen;
+  for (const auto& [program, plan] : plans) {
+    for (gpu::KernelLaunch& launch : gpu::make(plan, spilled)) {
+      if (!seen.insert(launch.source).second) continue;
+      kernels.push_back({program, std::move(launch.source), launch.grid, launch.cluster,
+                         launch.threads, launch.shared_bytes, std::move(launch.note)});
+    }
+  }
+  return kernels;
 }
 
 }  // namespace
 
 std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
                                      const KernelOptions& options) {
-  std::vector<KernelText> kernels;
-  std::set<std::string> seen;
-  emit(plan, sizes, with_kept_spills(lowering_of(options)), seen, kernels);
-  return kernels;
+  NamedPlans plans;
+  add_plans(plan, sizes, lowering_of(options), plans);
+  return texts_of(plans, kept_spills());
 }
 
 int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,
                             const KernelOptions& options) {
-  return gpu::workspace_bytes(plan, sizes, with_kept_spills(lowering_of(options)),
-                              GpuAttention::repeatable);
+  return gpu::workspace_bytes(plan, sizes, lowering_of(options), GpuAttention::repeatable);
 }
 
 Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions& options) {
@@ -118,14 +121,14 @@ Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions&
   Precompiled result;
   result.compiler =
       "NVRTC " + builder.compiler().version().text() + " at " + builder.compiler().location();
-  gpu::LowerOptions lowering = lowering_of(options);
-  lowering.spilled_bytes = [&](const std::string& source) { return builder.spilled_bytes(source); };
+  NamedPlans planned;
+  for (const SizedPlan& one : plans) add_plans(one.plan, one.sizes, lowering_of(options), planned);
+  // All kernels of a round are compiled at once; where one spills, the next round has its next way.
+  const auto spilled = [&](const std::string& source) { return builder.spilled_bytes(source); };
   std::map<std::string, std::string> defects;  // of each text that was built
   std::vector<KernelText> kernels;
   for (bool spills = true; spills;) {
-    kernels.clear();
-    std::set<std::string> seen;
-    for (const SizedPlan& one : plans) emit(one.plan, one.sizes, lowering, seen, kernels);
+    kernels = texts_of(planned, spilled);
     std::vector<const KernelText*> unknown;
     for (const KernelText& kernel : kernels)
       if (defects.try_emplace(kernel.source).second) unknown.push_back(&kernel);

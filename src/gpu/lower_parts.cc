@@ -32,12 +32,6 @@ LowerOptions options_of(const ProgramPart& part, const Program& program, const D
 
 }  // namespace
 
-std::vector<LoweredPart> parts_of(const Program& program, const DimValues& sizes,
-                                  const LowerOptions& options) {
-  if (why_not_whole(program, sizes, options)) return split_to_fit(program, sizes, options).parts;
-  return {{.part = {.program = program, .tensors = {}, .origin = {}}, .options = options}};
-}
-
 LoweredParts split_to_fit(const Program& given, const DimValues& sizes,
                           const LowerOptions& options) {
   const Program program = with_uniform_products(given);

@@ -29,10 +29,6 @@ struct LoweredParts {
   std::optional<RefusedPart> refused;  // where there are no parts: the last one without a product
 };
 
-// The program as it is if it can be made so; else its parts; none if no split helps.
-std::vector<LoweredPart> parts_of(const Program& program, const DimValues& sizes,
-                                  const LowerOptions& options);
-
 // None if no split helps.
 LoweredParts split_to_fit(const Program& program, const DimValues& sizes,
                           const LowerOptions& options);

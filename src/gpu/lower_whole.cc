@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile spaces with products together where they can be, those without by kernels of their own, what
-// only plain kernels take by these,
-// programs over vectors by finalizer kernels. Spaces are independent, so their order is free.
+// Tile spaces with a product share kernels where possible, spaces without one get kernels of their
+// own, what only plain kernels take gets these, and programs over vectors get finalizer kernels.
+// Spaces are independent, so their order is free.
 #include "gpu/lower_whole.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "coda/error.h"
 #include "gpu/codegen/finalizer_emitter.h"
-#include "gpu/codegen/gemm_program.h"
 #include "gpu/codegen/kernel_names.h"
 #include "gpu/codegen/plain_kernels.h"
 #include "gpu/codegen/tile_emitter.h"
@@ -51,46 +51,42 @@ std::optional<Refusal> why_no_tiles(const Program& program, const program::TileM
 
 // The kernels of a program's vectors, or of its tile spaces without tensor cores. Layers share
 // their names and so their text; what does not fit is said with the caller's names.
-std::vector<KernelLaunch> lower_named(const Program& program, const program::TileMap& map,
-                                      const SpaceKinds& kinds, const DimValues& values,
-                                      const LowerOptions& options) {
-  const auto lower = [&](const Program& named) {
-    const ProgramSizes sizes(named, values, options);
-    if (!has_tiles(map)) return lower_finalizer(sizes);
-    std::vector<KernelLaunch> launches;
-    for (int space : kinds.plain) launches.push_back(lower_plain(sizes, map.spaces[space]));
-    if (!kinds.tiles.empty()) launches.push_back(lower_tile_spaces(sizes, kinds.tiles));
-    return launches;
-  };
-  try {
-    return lower(with_kernel_names(program));
-  } catch (const Error&) {
-    lower(program);
-    throw;
-  }
+std::vector<KernelLaunch> lower_others(const Program& program, const program::TileMap& map,
+                                       const SpaceKinds& kinds, const DimValues& values,
+                                       const LowerOptions& options) {
+  const Program named = with_kernel_names(program);
+  const ProgramSizes sizes(named, values, options, program);
+  if (!has_tiles(map)) return lower_finalizer(sizes);
+  std::vector<KernelLaunch> launches;
+  for (int space : kinds.plain) launches.push_back(lower_plain(sizes, map.spaces[space]));
+  if (!kinds.tiles.empty()) launches.push_back(lower_tile_spaces(sizes, kinds.tiles));
+  return launches;
 }
 
 }  // namespace
 
-std::variant<WholeProgram, Refusal> lower_whole(const Program& given, const DimValues& sizes,
-                                                const LowerOptions& options) {
+std::variant<WholeProgram, Refusal> plan_whole(const Program& given, const DimValues& sizes,
+                                               const LowerOptions& options) {
   WholeProgram result;
   const Program program = clone_shared_loads(given);
   const program::TileMap map = program::map_tiles(program);
   const SpaceKinds kinds = kinds_of(program, map, sizes);
   const auto refuse_tiles = why_no_tiles(program, map, kinds, sizes);
   if (kinds.plain.size() + kinds.tiles.size() != map.spaces.size()) {
-    const GemmProgram products(given, sizes, options);
-    if (products.refusal()) return *products.refusal();
-    if (refuse_tiles) return *refuse_tiles;
-    result.has_products = true;
-    result.takes_choice = products.takes_choice();
-    for (size_t i = 0; i < products.kernels(); ++i)
-      result.launches.push_back(products.make(i).launch);
+    const auto products = std::make_shared<const GemmProgram>(given, sizes, options);
+    if (products->refusal()) return *products->refusal();
+    result.products = products;
   }
   if (refuse_tiles) return *refuse_tiles;
-  for (KernelLaunch& launch : lower_named(program, map, kinds, sizes, options))
-    result.launches.push_back(std::move(launch));
+  for (size_t i = 0; result.products && i < result.products->kernels(); ++i) {
+    PlannedKernel kernel = result.products->planned(i);
+    kernel.emit = [products = result.products, emit = std::move(kernel.emit)](size_t way) {
+      return emit(way);
+    };
+    result.plan.kernels.push_back(std::move(kernel));
+  }
+  KernelPlan others(lower_others(program, map, kinds, sizes, options));
+  for (PlannedKernel& kernel : others.kernels) result.plan.kernels.push_back(std::move(kernel));
   return result;
 }
 

@@ -54,7 +54,7 @@ std::vector<Configuration> gpu_configurations(const Program& program, const DimV
                                 const gpu::LowerOptions& asked) {
       gpu::LowerOptions with = asked;
       if (choice) with.choice = choice;
-      return gpu::lower(lowered, of, with);
+      return gpu::plan_program(lowered, of, with).plan;
     };
     made.push_back({choice ? gpu::text(*choice) : "as chosen", gpu::make_gpu_backend(options)});
   }

@@ -47,7 +47,7 @@ void compile(gpu::GpuState& state, const Program& program, const DimValues& size
     gpu::LowerOptions own = options;
     own.choice = choices[i];
     for (const gpu::KernelLaunch& launch : gpu::lower(program, sizes, own)) {
-      state.kernels->compile(program.name, launch);
+      state.kernels->compile(program.name, launch.source);
     }
   });
 }

@@ -63,7 +63,7 @@ std::unique_ptr<gpu::LaunchedKernel> prepare(std::shared_ptr<gpu::GpuState> stat
       [program, sizes, options](std::span<const int64_t> row_strides) {
         gpu::LowerOptions own = options;
         own.row_strides.assign(row_strides.begin(), row_strides.end());
-        return gpu::lower(program, sizes, own);
+        return gpu::plan_program(program, sizes, own).plan;
       });
 }
 

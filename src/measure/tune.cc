@@ -14,7 +14,6 @@
 #include "coda/plan.h"
 #include "gpu/jit/parallel_for.h"
 #include "gpu/lower.h"
-#include "gpu/lower_parts.h"
 #include "gpu/tuned_file.h"
 #include "measure/gpu_timer.h"
 #include "measure/tune_tensors.h"
@@ -35,15 +34,16 @@ double median(std::vector<double> values) {
 }
 
 gpu::KernelLaunch launch_of(const gpu::GemmProgram& program, size_t kernel,
-                            const GemmConfig& choice) {
-  gpu::KernelLaunch launch = program.emit(kernel, choice);
+                            const GemmConfig& choice, const gpu::SpilledBytes& spilled) {
+  gpu::KernelLaunch launch = gpu::make(program.planned(kernel, choice), spilled).launch;
+  launch.note.clear();
   launch.source = without_comments(launch.source);
   return launch;
 }
 
 // The model's best that are not known to spill, and what would be taken without tuning; best first.
 std::vector<GemmConfig> candidates(const gpu::GemmProgram& program, size_t kernel,
-                                   const TuneEffort& options) {
+                                   const TuneEffort& options, const gpu::SpilledBytes& spilled) {
   // Of one tile and schedule's configurations so many are timed: clusters and stages differ by
   // little.
   constexpr int kOfBestShapes = 2;
@@ -59,11 +59,11 @@ std::vector<GemmConfig> candidates(const gpu::GemmProgram& program, size_t kerne
     const size_t rank =
         static_cast<size_t>(std::find(shapes.begin(), shapes.end(), shape) - shapes.begin());
     if (options.is_diverse && taken[shape] >= (rank < kBestShapes ? kOfBestShapes : 1)) continue;
-    if (program.spills(kernel, one.choice)) continue;
+    if (gpu::make(program.planned(kernel, one.choice), spilled).spilled_bytes != 0) continue;
     ++taken[shape];
     result.push_back(one.choice);
   }
-  const GemmConfig chosen = program.chosen(kernel).choice;
+  const GemmConfig chosen = program.chosen(kernel, spilled).choice;
   const bool is_there = std::any_of(result.begin(), result.end(), [&](const GemmConfig& choice) {
     return gpu::code(choice) == gpu::code(chosen);
   });
@@ -101,18 +101,15 @@ std::string without_comments(const std::string& source) {
 
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
                                const gpu::LowerOptions& options) {
-  const std::vector<gpu::LoweredPart> parts = gpu::parts_of(program, sizes, options);
-  if (parts.empty()) gpu::lower(program, sizes, unchosen(options));  // throws why
   std::vector<TuneJob> jobs;
-  for (const gpu::LoweredPart& one : parts) {
-    const gpu::LowerOptions own = unchosen(one.options);
-    const gpu::GemmProgram kernels(one.part.program, sizes, own);
-    Program renamed = one.part.program;
+  for (const gpu::PlannedPart& one : gpu::plan_program(program, sizes, unchosen(options)).parts) {
+    if (one.products == nullptr) continue;
+    Program renamed = one.program;
     renamed.name = "tuned";
     for (size_t t = 0; t < renamed.tensors.size(); ++t)
       renamed.tensors[t].name = "t" + std::to_string(t);
-    for (size_t kernel = 0; kernel < kernels.kernels(); ++kernel)
-      jobs.push_back({one.part.program.name, renamed, sizes, own, kernel});
+    for (size_t kernel = 0; kernel < one.products->kernels(); ++kernel)
+      jobs.push_back({one.program.name, renamed, sizes, one.options, kernel});
   }
   return jobs;
 }
@@ -124,8 +121,8 @@ gpu::KernelClass class_of(const TuneJob& job) {
 std::vector<gpu::KernelLaunch> tuned_launches(const TuneJob& job, const TuneEffort& options) {
   const gpu::GemmProgram program(job.program, job.sizes, job.options);
   std::vector<gpu::KernelLaunch> launches;
-  for (const GemmConfig& choice : candidates(program, job.kernel, options))
-    launches.push_back(launch_of(program, job.kernel, choice));
+  for (const GemmConfig& choice : candidates(program, job.kernel, options, {}))
+    launches.push_back(launch_of(program, job.kernel, choice, {}));
   return launches;
 }
 
@@ -166,13 +163,11 @@ struct Tuner::Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  // With what the compiler has said of the texts that are timed.
-  gpu::LowerOptions options_of(const TuneJob& job) const {
-    gpu::LowerOptions options = job.options;
-    options.spilled_bytes = [&builder = state->kernels->builder()](const std::string& source) {
+  // What the compiler has said of the texts that are timed.
+  gpu::SpilledBytes known_spills() const {
+    return [&builder = state->kernels->builder()](const std::string& source) {
       return builder.spilled_bytes(without_comments(source));
     };
-    return options;
   }
 
   std::unique_ptr<gpu::LaunchedKernel> prepare(const TuneJob& job, const GemmConfig& choice) {
@@ -182,11 +177,11 @@ struct Tuner::Work {
     return std::make_unique<gpu::LaunchedKernel>(
         state, job.name, std::move(uses),
         [this, job, choice](std::span<const int64_t> row_strides) {
-          gpu::LowerOptions options = options_of(job);
+          gpu::LowerOptions options = job.options;
           if (!row_strides.empty())
             options.row_strides.assign(row_strides.begin(), row_strides.end());
           const gpu::GemmProgram program(job.program, job.sizes, options);
-          return std::vector{launch_of(program, job.kernel, choice)};
+          return std::vector{launch_of(program, job.kernel, choice, known_spills())};
         });
   }
 
@@ -256,7 +251,7 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& op
     gpu::parallel_for(launches.size(), threads, [&](size_t i) {
       if (stops) return;
       try {
-        state->kernels->compile(launches[i].first, launches[i].second);
+        state->kernels->compile(launches[i].first, launches[i].second.source);
       } catch (const Error&) {  // likewise
       }
     });
@@ -264,12 +259,13 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& op
 }
 
 TimedKernel Tuner::tune(const TuneJob& job, const TuneEffort& options) {
-  const gpu::GemmProgram program(job.program, job.sizes, work_->options_of(job));
+  const gpu::GemmProgram program(job.program, job.sizes, job.options);
+  const gpu::SpilledBytes spilled = work_->known_spills();
   gpu::LoadedKernels& kernels = *work_->state->kernels;
   std::vector<GemmConfig> choices;
   std::vector<std::string> defects;
   for (;;) {
-    std::vector<GemmConfig> now = candidates(program, job.kernel, options);
+    std::vector<GemmConfig> now = candidates(program, job.kernel, options, spilled);
     const auto same = [](const GemmConfig& a, const GemmConfig& b) {
       return gpu::code(a) == gpu::code(b);
     };
@@ -277,17 +273,28 @@ TimedKernel Tuner::tune(const TuneJob& job, const TuneEffort& options) {
     choices = std::move(now);
     defects.assign(choices.size(), "");
     gpu::parallel_for(choices.size(), 0, [&](size_t i) {
-      const auto emit = [&] { return std::vector{launch_of(program, job.kernel, choices[i])}; };
+      gpu::PlannedKernel kernel = program.planned(job.kernel, choices[i]);
+      kernel.emit = [emit = kernel.emit](size_t way) {
+        gpu::KernelLaunch launch = emit(way);
+        launch.source = without_comments(launch.source);
+        return launch;
+      };
       try {
-        const std::string source = kernels.make(job.name, emit(), emit).front().source;
+        const auto compiled = [&](const std::string& source) {
+          return kernels.compile(job.name, source);
+        };
+        const std::string source = gpu::make(kernel, compiled).launch.source;
         defects[i] = kernels.builder().build(job.name, source).defect;
       } catch (const Error& error) {
         defects[i] = error.what();
       }
     });
   }
-  TimedKernel result{
-      program.class_of(job.kernel), program.work_of(job.kernel), program.chosen(job.kernel), 0, {}};
+  TimedKernel result{program.class_of(job.kernel),
+                     program.work_of(job.kernel),
+                     program.chosen(job.kernel, spilled),
+                     0,
+                     {}};
   const auto is_chosen = [&](const GemmConfig& choice) {
     return gpu::code(choice) == gpu::code(result.chosen.choice);
   };

@@ -79,12 +79,12 @@ TEST(GemmEmitter, ATableIsKeptUnlessThatSpills) {
       LowerOptions options;
       options.choice = parse_choice(choice);
       // As the compiler would say it.
-      options.spilled_bytes = [&](const std::string& text) {
+      const auto spilled = [&](const std::string& text) {
         return one.spills && is_kept(text) ? 8 : 0;
       };
       std::string text;
       try {
-        text = lower(program, kSizes, options).front().source;
+        text = lower(program, kSizes, options, spilled).front().source;
       } catch (const Error&) {
         continue;  // no room for the ring
       }

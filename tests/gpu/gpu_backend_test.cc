@@ -484,7 +484,7 @@ TEST_F(GpuBackendTest, ACounterOfTilesIsZeroAndOfOneKernel) {
   GpuOptions dealing = options();
   dealing.lowering = [whole = dealing.lowering](const Program& program, const DimValues& sizes,
                                                 const LowerOptions& options) {
-    std::vector<KernelLaunch> launches = whole(program, sizes, options);
+    std::vector<KernelLaunch> launches = make(whole(program, sizes, options));
     launches.front().pointers = {1, kTileCounter};
     launches.push_back(launches.front());
     return launches;
@@ -518,7 +518,7 @@ TEST_F(GpuBackendTest, LaunchesPassOnScratchTensors) {
   GpuOptions split = options();
   split.lowering = [whole = split.lowering](const Program& program, const DimValues& sizes,
                                             const LowerOptions& options) {
-    std::vector<KernelLaunch> launches = whole(program, sizes, options);
+    std::vector<KernelLaunch> launches = make(whole(program, sizes, options));
     launches.push_back(launches.front());
     const int64_t rows = program.name == "second" ? 300 : 100;
     for (KernelLaunch& launch : launches) {

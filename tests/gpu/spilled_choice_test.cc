@@ -35,10 +35,9 @@ const DimValues kFarSizes{{"M", 32768}, {"N", 2048}, {"K", 3000}};
 
 // Each tile and schedule once, so that a kernel which always spills is compiled a few times.
 TEST(SpilledChoice, TheNextIsOfAnotherTileOrSchedule) {
-  LowerOptions options;
   std::set<std::string> texts;
   std::set<std::string> shapes;  // tile and schedule, as the texts have them
-  options.spilled_bytes = [&](const std::string& text) {
+  const auto spilled = [&](const std::string& text) {
     if (!texts.insert(text).second) return 16;
     const auto line = [&](const std::string& word, const std::string& end) {
       const size_t begin = text.find(word);
@@ -47,7 +46,7 @@ TEST(SpilledChoice, TheNextIsOfAnotherTileOrSchedule) {
     shapes.insert(line(".tile_m", ", .cluster") + line("Schedule::", ", .layout"));
     return 16;
   };
-  lower(weight_gradient(), kFarSizes, options);
+  lower(weight_gradient(), kFarSizes, {}, spilled);
   EXPECT_GT(texts.size(), 5U);
   EXPECT_EQ(texts.size(), shapes.size());
 }
@@ -57,30 +56,31 @@ TEST(SpilledChoice, TheFirstThatDoesNotSpillIsTaken) {
   const std::string first =
       code(GemmProgram(weight_gradient(), kFarSizes, options).chosen(0).choice);
   std::set<std::string> spilled;
-  options.spilled_bytes = [&](const std::string& text) { return spilled.contains(text) ? 8 : 0; };
+  const auto bytes = [&](const std::string& text) { return spilled.contains(text) ? 8 : 0; };
   const GemmProgram program(weight_gradient(), kFarSizes, options);
-  spilled.insert(program.make(0).launch.source);
-  const MadeKernel second = program.make(0);
-  EXPECT_NE(code(second.chosen.choice), first);
-  EXPECT_THAT(text(second.chosen), HasSubstr("registers spill with " + first));
+  spilled.insert(make(program.planned(0), bytes).launch.source);
+  const MadeWay second = make(program.planned(0), bytes);
+  const ChosenConfig chosen = program.chosen(0, bytes);
+  EXPECT_NE(code(chosen.choice), first);
+  EXPECT_EQ(program.emit(0, chosen.choice).source, second.launch.source);
+  EXPECT_THAT(text(chosen), HasSubstr("registers spill with " + first));
   EXPECT_EQ(second.launch.note, "");
   spilled.insert(second.launch.source);
-  EXPECT_THAT(text(program.chosen(0)),
-              HasSubstr("with " + first + ", " + code(second.chosen.choice)));
+  EXPECT_THAT(text(program.chosen(0, bytes)),
+              HasSubstr("with " + first + ", " + code(chosen.choice)));
 }
 
 TEST(SpilledChoice, WhereAllSpillTheLeastServesAndTheNoteSaysSo) {
-  LowerOptions options;
   std::string least;
   int64_t asked = 0;
   // 40, 30, 20, 10, 11, 12, ...
   std::map<std::string, int64_t> bytes;
-  options.spilled_bytes = [&](const std::string& text) {
+  const auto spilled = [&](const std::string& text) {
     const auto [found, is_new] = bytes.try_emplace(text, asked < 4 ? 40 - 10 * asked : 7 + asked);
     if (is_new && asked++ == 3) least = text;
     return found->second;
   };
-  const std::vector<KernelLaunch> launches = lower(weight_gradient(), kFarSizes, options);
+  const std::vector<KernelLaunch> launches = lower(weight_gradient(), kFarSizes, {}, spilled);
   ASSERT_GT(asked, 5);
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_EQ(launches.front().source, least);
@@ -93,8 +93,8 @@ TEST(SpilledChoice, WhereAllSpillTheLeastServesAndTheNoteSaysSo) {
 TEST(SpilledChoice, AChoiceThatWasAskedForStays) {
   LowerOptions options;
   options.choice = parse_choice("192x128p12s4");
-  options.spilled_bytes = [](const std::string&) { return 8; };
-  const KernelLaunch launch = lower(weight_gradient(), kFarSizes, options).front();
+  const auto spilled = [](const std::string&) { return 8; };
+  const KernelLaunch launch = lower(weight_gradient(), kFarSizes, options, spilled).front();
   EXPECT_THAT(launch.source, HasSubstr(".tile_m = 192, .tile_n = 128"));
   EXPECT_THAT(launch.note, HasSubstr("'gradient' spills registers with 192x128 ping-pong"));
 }

@@ -125,10 +125,10 @@ TEST(ShippedTable, LeadsToKernelsWithoutADefect) {
   }
   std::set<std::string> sources;
   gpu::parallel_for(jobs.size(), 0, [&](size_t i) {
-    jobs[i].options.spilled_bytes = spilled_bytes;
     const gpu::GemmProgram program(gpu::without_names(jobs[i].program), jobs[i].sizes,
                                    jobs[i].options);
-    std::string source = measure::without_comments(program.make(jobs[i].kernel).launch.source);
+    std::string source = measure::without_comments(
+        gpu::make(program.planned(jobs[i].kernel), spilled_bytes).launch.source);
     const std::lock_guard lock(mutex);
     sources.insert(std::move(source));
   });

@@ -10,7 +10,6 @@
 
 #include "coda/error.h"
 #include "gpu/lower.h"
-#include "gpu/lower_parts.h"
 
 namespace coda::measure {
 namespace {

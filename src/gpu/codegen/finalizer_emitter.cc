@@ -345,7 +345,8 @@ class KernelWriter {
     work_ = work_of(roots);
     ++walks_;
     require(analysis_.size(length) < int64_t{1} << 31,
-            "program '" + program_.name + "' has " + std::to_string(analysis_.size(length)) +
+            "program '" + analysis_.sizes.given().name + "' has " +
+                std::to_string(analysis_.size(length)) +
                 " lines, too many for one launch; run it on fewer rows at a time");
     const bool has_slots = work_ == Work::slots;
     body_.line("{  // $ lines", {length.text()});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/codegen/gemm_program.h"
 
+#include <memory>
+
 #include "coda/error.h"
 #include "gpu/codegen/gemm_emitter.h"
 #include "gpu/codegen/kernel_names.h"
@@ -18,7 +20,7 @@ GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const Low
       map_(program::map_tiles(program_)),
       emitted_map_(program::map_tiles(renamed_)),
       as_given_(program_, values_, options_),
-      as_emitted_(renamed_, values_, options_) {
+      as_emitted_(renamed_, values_, options_, program_) {
   auto kernels = gemm_kernels(as_given_, map_);
   if (const auto* refusal = std::get_if<Refusal>(&kernels)) {
     refusal_ = *refusal;
@@ -37,29 +39,45 @@ std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {
   return rank_choices(as_given_, map_, kernels_[kernel]);
 }
 
-int64_t GemmProgram::spilled_bytes(const KernelLaunch& launch) const {
-  return options_.spilled_bytes ? options_.spilled_bytes(launch.source) : 0;
+namespace {
+
+// Of each configuration: with tables kept, and without.
+constexpr size_t kWays = 2;
+
+}  // namespace
+
+PlannedKernel GemmProgram::planned(size_t kernel, std::vector<ChosenConfig> order) const {
+  const auto shared = std::make_shared<const std::vector<ChosenConfig>>(std::move(order));
+  return {.ways = kWays * shared->size(),
+          .emit =
+              [this, kernel, shared](size_t way) {
+                return emit(kernel, (*shared)[way / kWays].choice, way % kWays == 0);
+              },
+          .spills_note =
+              [name = program_.name, shared](size_t way) {
+                return "the kernel of program '" + name + "' spills registers with " +
+                       (shared->size() == 1 ? "" : "every configuration, least with ") +
+                       gpu::text((*shared)[way / kWays].choice);
+              }};
 }
 
-MadeKernel GemmProgram::make(size_t kernel) const {
-  std::optional<MadeKernel> least;
-  int64_t least_bytes = 0;
-  std::vector<GemmConfig> spilled;
+PlannedKernel GemmProgram::planned(size_t kernel) const {
+  return planned(kernel, config_order(as_given_, map_, kernels_[kernel]));
+}
+
+PlannedKernel GemmProgram::planned(size_t kernel, const GemmConfig& choice) const {
+  return planned(kernel, std::vector<ChosenConfig>{{choice, ChoiceSource::asked}});
+}
+
+ChosenConfig GemmProgram::chosen(size_t kernel, const SpilledBytes& spilled) const {
   const std::vector<ChosenConfig> order = config_order(as_given_, map_, kernels_[kernel]);
-  for (const ChosenConfig& chosen : order) {
-    MadeKernel made{chosen, emit(kernel, chosen.choice)};
-    made.chosen.spilled = spilled;
-    const int64_t bytes = spilled_bytes(made.launch);
-    if (bytes == 0) return made;
-    spilled.push_back(made.chosen.choice);
-    if (least && bytes >= least_bytes) continue;
-    least_bytes = bytes;
-    least = std::move(made);
+  const MadeWay made = make(planned(kernel, order), spilled);
+  ChosenConfig chosen = order[made.way / kWays];
+  for (const size_t way : made.spilled) {
+    if (way % kWays == 0 && way / kWays != made.way / kWays)
+      chosen.spilled.push_back(order[way / kWays].choice);
   }
-  least->launch.note = "the kernel of program '" + program_.name + "' spills registers with " +
-                       (order.size() == 1 ? "" : "every configuration, least with ") +
-                       gpu::text(least->chosen.choice);
-  return *std::move(least);
+  return chosen;
 }
 
 KernelClass GemmProgram::class_of(size_t kernel) const {
@@ -70,21 +88,9 @@ std::vector<SpaceWork> GemmProgram::work_of(size_t kernel) const {
   return gpu::work_of(as_given_, map_, kernels_[kernel]);
 }
 
-KernelLaunch GemmProgram::emit(size_t kernel, const GemmConfig& choice) const {
-  const auto made = [&](bool keeps_tables) {
-    try {
-      return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice,
-                              keeps_tables);
-    } catch (const Error&) {  // said with the caller's names
-      emit_gemm_kernel(as_given_, map_, kernels_[kernel], choice, keeps_tables);
-      throw;
-    }
-  };
-  KernelLaunch launch = made(true);
-  const int64_t bytes = spilled_bytes(launch);
-  if (bytes == 0) return launch;
-  KernelLaunch other = made(false);
-  return spilled_bytes(other) < bytes ? other : launch;
+KernelLaunch GemmProgram::emit(size_t kernel, const GemmConfig& choice, bool keeps_tables) const {
+  return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice,
+                          keeps_tables);
 }
 
 }  // namespace coda::gpu

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's kernels with products, ready to be made with any configuration: what lower() emits,
-// `coda tune` measures and `coda emit --choices` lists.
+// A program's kernels with products, analysed: what a KernelPlan emits, `coda tune` measures and
+// `coda emit --choices` lists.
 #pragma once
 
-#include "gpu/codegen/kernel_launch.h"
+#include "gpu/codegen/kernel_plan.h"
 #include "gpu/configure/chosen_config.h"
 
 namespace coda::gpu {
-
-struct MadeKernel {
-  ChosenConfig chosen;
-  KernelLaunch launch;
-};
 
 class GemmProgram {
  public:
@@ -34,21 +29,20 @@ class GemmProgram {
   std::vector<RankedChoice> ranked(size_t kernel) const;
   KernelClass class_of(size_t kernel) const;
   std::vector<SpaceWork> work_of(size_t kernel) const;
-  // With the first of config_order() that is not known to spill; if all are, with the one that
-  // spills least, which its note says.
-  MadeKernel make(size_t kernel) const;
-  ChosenConfig chosen(size_t kernel) const { return make(kernel).chosen; }
-  // `choice` is one of ranked(). Tables are kept unless that is known to spill.
-  KernelLaunch emit(size_t kernel, const GemmConfig& choice) const;
-  bool spills(size_t kernel, const GemmConfig& choice) const {  // as far as it is known
-    return spilled_bytes(emit(kernel, choice)) != 0;
-  }
+
+  // Its ways are those of config_order(), each with tables kept and without; or those of one
+  // choice, which is one of ranked(). Refers to this program, which outlives it.
+  PlannedKernel planned(size_t kernel) const;
+  PlannedKernel planned(size_t kernel, const GemmConfig& choice) const;
+  // The configuration that make(planned(kernel), spilled) has.
+  ChosenConfig chosen(size_t kernel, const SpilledBytes& spilled = {}) const;
+  KernelLaunch emit(size_t kernel, const GemmConfig& choice, bool keeps_tables = true) const;
 
  private:
-  int64_t spilled_bytes(const KernelLaunch& launch) const;
+  PlannedKernel planned(size_t kernel, std::vector<ChosenConfig> order) const;
 
-  // What is refused is named as the caller named it, and configurations are chosen for what the
-  // caller wrote; text has names that layers share, and no more operations than it needs.
+  // Configurations are chosen for what the caller wrote; text has names that layers share, and no
+  // more operations than it needs.
   Program program_;
   Program renamed_;
   DimValues values_;

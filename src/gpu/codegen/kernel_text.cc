@@ -21,7 +21,7 @@ KernelParts KernelParts::plain(std::string function, std::vector<std::string> he
 
 KernelLaunch launch_of(const KernelParts& text, const ProgramSizes& sizes,
                        const LaunchArguments& arguments, int64_t blocks, uint32_t threads) {
-  require(blocks < int64_t{1} << 31, "program '" + sizes.program().name +
+  require(blocks < int64_t{1} << 31, "program '" + sizes.given().name +
                                          "' has too many tiles for one launch; run it on fewer " +
                                          "rows at a time");
   KernelLaunch launch;

@@ -54,8 +54,13 @@ std::string LaunchArguments::pointer(int tensor) {
 }
 
 std::string LaunchArguments::number(const std::string& name, int64_t value) {
+  return number(name, name, value);
+}
+
+std::string LaunchArguments::number(const std::string& name, const std::string& words,
+                                    int64_t value) {
   if (value < 0 || value > std::numeric_limits<uint32_t>::max()) {
-    throw Error(sizes_.description() + ": " + name + " is " + std::to_string(value) +
+    throw Error(sizes_.description() + ": " + words + " is " + std::to_string(value) +
                 ", beyond what a kernel counts to (4294967295); run it over fewer rows at a time");
   }
   const uint32_t number = static_cast<uint32_t>(value);
@@ -66,21 +71,26 @@ std::string LaunchArguments::number(const std::string& name, int64_t value) {
   return "a.numbers[" + numbers_.back().name + "]";
 }
 
+std::string LaunchArguments::number_of(const char* what, int tensor, int64_t value) {
+  return number(what + sizes_.tensor(tensor).name, what + sizes_.given().tensors[tensor].name,
+                value);
+}
+
 std::string LaunchArguments::stride(int tensor) {
-  return number("stride_" + sizes_.tensor(tensor).name, sizes_.stride(tensor));
+  return number_of("stride_", tensor, sizes_.stride(tensor));
 }
 
 std::string LaunchArguments::row_bytes(int tensor) {
   const auto bytes = static_cast<int64_t>(size_of(sizes_.tensor(tensor).dtype));
-  return number("row_bytes_of_" + sizes_.tensor(tensor).name, sizes_.stride(tensor) * bytes);
+  return number_of("row_bytes_of_", tensor, sizes_.stride(tensor) * bytes);
 }
 
 std::string LaunchArguments::stored_rows(int tensor) {
-  return number("rows_of_" + sizes_.tensor(tensor).name, sizes_.stored_rows(tensor));
+  return number_of("rows_of_", tensor, sizes_.stored_rows(tensor));
 }
 
 std::string LaunchArguments::stored_columns(int tensor) {
-  return number("columns_of_" + sizes_.tensor(tensor).name, sizes_.stored_columns(tensor));
+  return number_of("columns_of_", tensor, sizes_.stored_columns(tensor));
 }
 
 std::string LaunchArguments::row_start(std::string_view row, int tensor) {

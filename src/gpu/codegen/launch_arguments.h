@@ -61,6 +61,11 @@ class LaunchArguments {
     uint32_t value;
   };
 
+  // `words`: what an error calls it.
+  std::string number(const std::string& name, const std::string& words, int64_t value);
+  // "stride_x" of tensor x: errors have the caller's name of it.
+  std::string number_of(const char* what, int tensor, int64_t value);
+
   const ProgramSizes& sizes_;
   UniqueNames names_;
   std::vector<TensorMapSpec> maps_;

@@ -92,8 +92,8 @@ class TileSpaceWriter {
   const TileLayout& layout(int i) const { return layouts_.at(i); }
   std::string description() const {
     const int i = space_.steps.front();
-    return "program '" + sizes_.program().name + "', step " + std::to_string(i) + ", " +
-           program::describe_step(sizes_.program(), i) + ":";
+    return "program '" + sizes_.given().name + "', step " + std::to_string(i) + ", " +
+           program::describe_step(sizes_.given(), i) + ":";
   }
   // What the program stores too is read as it lies in memory now.
   bool is_stored(int t) const {

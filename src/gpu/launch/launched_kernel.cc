@@ -143,8 +143,7 @@ const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const int64
   for (const auto& variant : variants_)
     if (std::ranges::equal(variant->row_strides, row_strides)) return *variant;
   auto variant = std::make_unique<Variant>();
-  variant->launches =
-      state_->kernels->make(name_, lowering_(row_strides), [&] { return lowering_(row_strides); });
+  variant->launches = state_->kernels->make(name_, lowering_(row_strides));
   variant->row_strides.assign(row_strides.begin(), row_strides.end());
   for (const KernelLaunch& launch : variant->launches)
     variant->functions.push_back(state_->kernels->load(name_, launch));

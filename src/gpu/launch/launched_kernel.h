@@ -40,9 +40,8 @@ int64_t scratch_bytes_of(const std::vector<ScratchTensor>& tensors);
 
 class LaunchedKernel : public Kernel {
  public:
-  // For the strides of rows of each tensor; empty: dense. It is called again where registers of one
-  // of its kernels were found to spill.
-  using Lowering = std::function<std::vector<KernelLaunch>(std::span<const int64_t> row_strides)>;
+  // For the strides of rows of each tensor; empty: dense.
+  using Lowering = std::function<KernelPlan(std::span<const int64_t> row_strides)>;
 
   // Compiles and loads the launches for tensors whose rows are expected to lie so.
   LaunchedKernel(std::shared_ptr<GpuState> state, std::string name,

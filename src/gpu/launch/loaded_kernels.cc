@@ -22,35 +22,25 @@ LoadedKernels::~LoadedKernels() {
   }
 }
 
-bool LoadedKernels::compile(const std::string& program, const KernelLaunch& launch) {
+int64_t LoadedKernels::compile(const std::string& program, const std::string& source) {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = entries_.find(launch.source);
-    if (found != entries_.end()) return found->second.spills;
+    const auto found = entries_.find(source);
+    if (found != entries_.end()) return found->second.spilled_bytes;
   }
-  CompiledKernel kernel = builder_.build(program, launch.source);
+  CompiledKernel kernel = builder_.build(program, source);
   const std::lock_guard lock(mutex_);
-  const bool spills = !kernel.defect.empty();
-  entries_.try_emplace(launch.source, Entry{.cubin = std::move(kernel.cubin), .spills = spills});
-  return spills;
+  const int64_t bytes = kernel.spilled_bytes();
+  entries_.try_emplace(source, Entry{.cubin = std::move(kernel.cubin), .spilled_bytes = bytes});
+  return bytes;
 }
 
-std::vector<KernelLaunch> LoadedKernels::make(
-    const std::string& program, std::vector<KernelLaunch> launches,
-    const std::function<std::vector<KernelLaunch>()>& lowering) {
-  for (;;) {
-    bool spills = false;
-    for (const KernelLaunch& launch : launches) spills = compile(program, launch) || spills;
-    if (!spills) return launches;
-    std::vector<KernelLaunch> next = lowering();
-    const auto same = [](const auto& a, const auto& b) { return a.source == b.source; };
-    if (std::equal(next.begin(), next.end(), launches.begin(), launches.end(), same)) return next;
-    launches = std::move(next);
-  }
+std::vector<KernelLaunch> LoadedKernels::make(const std::string& program, const KernelPlan& plan) {
+  return gpu::make(plan, [&](const std::string& source) { return compile(program, source); });
 }
 
 DriverHandle LoadedKernels::load(const std::string& program, const KernelLaunch& launch) {
-  compile(program, launch);
+  compile(program, launch.source);
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_.at(launch.source);
   const Context::Scope scope(*context_);

@@ -3,14 +3,13 @@
 // once.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "gpu/codegen/kernel_launch.h"
+#include "gpu/codegen/kernel_plan.h"
 #include "gpu/jit/kernel_builder.h"
 #include "gpu/launch/context.h"
 
@@ -25,12 +24,11 @@ class LoadedKernels {
   LoadedKernels(const LoadedKernels&) = delete;
   LoadedKernels& operator=(const LoadedKernels&) = delete;
 
-  // Compiles what has not been. Whether registers spill. May be called by several threads at once.
-  bool compile(const std::string& program, const KernelLaunch& launch);
-  // Compiles `launches`, and where registers spill what `lowering` makes of the program now that
-  // this is known, until it makes the same again. Likewise.
-  std::vector<KernelLaunch> make(const std::string& program, std::vector<KernelLaunch> launches,
-                                 const std::function<std::vector<KernelLaunch>()>& lowering);
+  // Compiles what has not been. Returns the bytes that registers spill. May be called by several
+  // threads at once.
+  int64_t compile(const std::string& program, const std::string& source);
+  // Compiles the ways of each kernel in turn until one does not spill. Likewise.
+  std::vector<KernelLaunch> make(const std::string& program, const KernelPlan& plan);
   // The function to launch, ready for the launch's shared memory. Throws Error naming the program.
   DriverHandle load(const std::string& program, const KernelLaunch& launch);
 
@@ -39,7 +37,7 @@ class LoadedKernels {
  private:
   struct Entry {
     std::vector<char> cubin;  // until it is loaded
-    bool spills = false;
+    int64_t spilled_bytes = 0;
     DriverHandle module = nullptr;
     DriverHandle function = nullptr;
     uint32_t shared_bytes = 0;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,10 +30,6 @@ struct LowerOptions {
   std::shared_ptr<const TunedRows> tuned;  // what was measured on this machine
   bool uses_table = true;                  // the tables that are shipped
   bool is_h100 = false;                    // what an H100 was measured at goes first
-  // What is known of a kernel's text: the bytes that the compiler spills, 0 if none or if it was
-  // not asked. What spills is made with the next configuration. Called from several threads at
-  // once. Empty: nothing is known.
-  std::function<int64_t(const std::string& source)> spilled_bytes;
 };
 
 }  // namespace coda::gpu

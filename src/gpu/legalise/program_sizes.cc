@@ -12,7 +12,7 @@ int64_t ProgramSizes::stride(int t) const {
 }
 
 std::string ProgramSizes::description() const {
-  std::string text = "program '" + program_.name + "'";
+  std::string text = "program '" + given_.name + "'";
   const char* separator = " with ";
   for (const auto& [name, value] : sizes_) {
     text += separator + name + " = " + std::to_string(value);

@@ -12,11 +12,16 @@ namespace coda::gpu {
 
 class ProgramSizes {
  public:
-  // Keeps references: the three outlive it.
+  // Keeps references: what is given outlives it. `given`: the program with the caller's names, for
+  // messages, where `program` has others for the same tensors and steps.
   ProgramSizes(const Program& program, const DimValues& sizes, const LowerOptions& options)
-      : program_(program), sizes_(sizes), options_(options) {}
+      : ProgramSizes(program, sizes, options, program) {}
+  ProgramSizes(const Program& program, const DimValues& sizes, const LowerOptions& options,
+               const Program& given)
+      : program_(program), sizes_(sizes), options_(options), given_(given) {}
 
   const Program& program() const { return program_; }
+  const Program& given() const { return given_; }
   const LowerOptions& options() const { return options_; }
   const Target& target() const { return *options_.target; }
   const Step& step(int i) const { return program_.steps[i]; }
@@ -38,6 +43,7 @@ class ProgramSizes {
   const Program& program_;
   const DimValues& sizes_;
   const LowerOptions& options_;
+  const Program& given_;
 };
 
 }  // namespace coda::gpu

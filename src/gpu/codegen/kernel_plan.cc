@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/codegen/kernel_plan.h"
+
+#include <optional>
+
+namespace coda::gpu {
+
+KernelPlan::KernelPlan(std::vector<KernelLaunch> launches) {
+  for (KernelLaunch& launch : launches)
+    kernels.push_back({.ways = 1,
+                       .emit = [launch = std::move(launch)](size_t) { return launch; },
+                       .spills_note = {}});
+}
+
+MadeWay make(const PlannedKernel& kernel, const SpilledBytes& spilled) {
+  std::optional<MadeWay> least;
+  std::vector<size_t> before;
+  for (size_t way = 0; way < kernel.ways; ++way) {
+    MadeWay made{way, kernel.emit(way), 0, before};
+    const int64_t bytes = spilled ? spilled(made.launch.source) : 0;
+    if (bytes == 0) return made;
+    made.spilled_bytes = bytes;
+    before.push_back(way);
+    if (least && bytes >= least->spilled_bytes) continue;
+    least = std::move(made);
+  }
+  if (kernel.spills_note) {
+    const std::string note = kernel.spills_note(least->way);
+    least->launch.note = least->launch.note.empty() ? note : least->launch.note + "; " + note;
+  }
+  return *std::move(least);
+}
+
+std::vector<KernelLaunch> make(const KernelPlan& plan, const SpilledBytes& spilled) {
+  std::vector<KernelLaunch> launches;
+  for (const PlannedKernel& kernel : plan.kernels) launches.push_back(make(kernel, spilled).launch);
+  return launches;
+}
+
+}  // namespace coda::gpu
