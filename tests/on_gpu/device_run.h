@@ -66,7 +66,7 @@ inline void compile_ahead(const std::vector<std::pair<const Program*, gpu::Lower
         }
       }
       for (const gpu::KernelLaunch& launch : gpu::lower(program, sizes, options))
-        gpu()->kernels->compile(program.name, launch);
+        gpu()->kernels->compile(program.name, launch.source);
     }
   });
 }
