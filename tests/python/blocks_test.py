@@ -86,6 +86,20 @@ class Cached(nn.Module):
         return self.up(torch.cat((low.new_empty(0), low), dim=-2))
 
 
+class Widened(nn.Module):
+    """The embedding's width is the model's, so that what widens it has no elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.table = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 2 * WIDTH, bias=False)
+        self.more = nn.Parameter(torch.empty(0, 2 * WIDTH))
+
+    def forward(self, x, other):
+        weight = torch.cat((self.table.weight.t(), self.more))
+        return functional.gelu(functional.silu(self.first(x)) @ weight).unflatten(
+            -1, (2, WIDTH)).sum(-2) + other
+
+
 class Blocks(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()
@@ -134,6 +148,11 @@ class Blocks(unittest.TestCase):
 
     def test_a_caches_first_use(self):
         self._check(Cached(), 2)
+
+    def test_weights_without_elements_have_gradients(self):
+        model, x = Widened(), torch.randn(2, 8, WIDTH)
+        torch.compile(model, backend=Recorder(), fullgraph=True)(x, x).sum().backward()
+        self.assertEqual(model.more.grad.shape, model.more.shape)
 
     def test_one_key_value_head_at_batch_1(self):
         for batch in (1, 2):

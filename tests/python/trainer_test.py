@@ -25,31 +25,68 @@ class Training(unittest.TestCase):
         torch._dynamo.reset()
         torch.manual_seed(0)
 
-    def _losses(self, model, folder, **named):
-        rows = ids(16)
-        arguments = TrainingArguments(
-            folder, max_steps=4, per_device_train_batch_size=2, gradient_accumulation_steps=2,
-            learning_rate=1e-3, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no",
-            disable_tqdm=True, **named)
+    def _losses(self, model, folder, resume=None, **named):
+        rows, labels = ids(16), ids(16)
+        for i, row in enumerate(labels):
+            row[:2 * i] = -100  # parts of a step have unequal numbers of tokens
+        arguments = TrainingArguments(folder, **{
+            "max_steps": 4, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2,
+            "learning_rate": 1e-3, "logging_steps": 1, "report_to": [], "use_cpu": True,
+            "save_strategy": "no", "disable_tqdm": True, "bf16": True, **named})
         trainer = Trainer(model, arguments,
-                          train_dataset=[{"input_ids": row, "labels": row} for row in rows])
+                          train_dataset=[{"input_ids": row, "labels": of}
+                                         for row, of in zip(rows, labels)])
         with contextlib.redirect_stdout(io.StringIO()):
-            trainer.train()
+            trainer.train(resume_from_checkpoint=resume)
         return torch.tensor([entry["loss"] for entry in trainer.state.log_history
                              if "loss" in entry])
 
-    def test_trainer(self):
+    def _check(self, **named):
+        """The reports of what is trained like the model without the backend."""
         with tempfile.TemporaryDirectory() as folder:
+            torch._dynamo.reset()
             model = llama(num_hidden_layers=1)
             reference = copy.deepcopy(model)
             recorder = Recorder(strict=True)
             model.compile(backend=recorder)
             torch.manual_seed(1)
-            found = self._losses(model, folder, bf16=True)
+            found = self._losses(model, folder, **named)
             torch.manual_seed(1)
-            expected = self._losses(reference, folder, bf16=True)
-            torch.testing.assert_close(found, expected, rtol=2e-3, atol=0)
-            self.assertEqual([len(report.taken) for report in recorder.reports], [2])
+            torch.testing.assert_close(found, self._losses(reference, folder, **named), rtol=2e-3,
+                                       atol=0)
+        return recorder.reports
+
+    def test_trainer(self):
+        self.assertEqual([len(report.taken) for report in self._check()], [2])
+
+    def test_checkpointing(self):
+        for is_reentrant in (False, True):
+            with self.subTest(is_reentrant=is_reentrant):
+                reports = self._check(
+                    max_steps=2, gradient_checkpointing=True,
+                    gradient_checkpointing_kwargs={"use_reentrant": is_reentrant})
+                layers = [layer for report in reports for layer in report.layers]
+                self.assertEqual((len(layers), [l.reason for l in layers if not l.is_fused]),
+                                 (8, []))
+
+    def test_a_run_that_is_resumed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = llama(num_hidden_layers=1)
+            first = copy.deepcopy(model)
+            for one in (model, first):
+                one.compile(backend=Recorder(strict=True))
+            torch.manual_seed(1)
+            whole = self._losses(model, f"{folder}/whole")
+            torch.manual_seed(1)
+            self._losses(first, f"{folder}/parts", max_steps=4, save_strategy="steps", save_steps=2)
+            other = llama(num_hidden_layers=1)
+            other.compile(backend=Recorder(strict=True))
+            torch.manual_seed(1)
+            resumed = self._losses(other, f"{folder}/parts", f"{folder}/parts/checkpoint-2")
+            torch.testing.assert_close(resumed[-2:], whole[-2:], rtol=1e-5, atol=0)
+            saved = LlamaForCausalLM.from_pretrained(f"{folder}/parts/checkpoint-4")
+            for name, value in first.state_dict().items():
+                torch.testing.assert_close(saved.state_dict()[name], value)
 
     def test_example(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -133,7 +133,7 @@ def _without_expand(node: fx.Node) -> None:
 
 def _without_empty_parts(node: fx.Node) -> None:
     """A cache's first use puts what is new behind nothing."""
-    parts = [part for part in node.args[0] if not any(
+    parts = [part for part in node.args[0] if _is_trained(part) or not any(
         layouts.same(size, 0) for size in value_of(part).shape)]
     if len(parts) == 1 < len(node.args[0]) and value_of(parts[0]).dtype == value_of(node).dtype:
         node.target, node.args = _aten.clone.default, (parts[0],)
@@ -146,6 +146,11 @@ def _is_weight(node: Any) -> bool:
             return False
         node = node.args[0]
     return isinstance(node, fx.Node) and node.op in ("placeholder", "get_attr")
+
+
+def _is_trained(node: fx.Node) -> bool:
+    """Whether it is a weight that gets a gradient, be it one of no elements."""
+    return _is_weight(node) and bool(node.meta.get(layouts.NEEDS))
 
 
 _OF_WEIGHTS = {*layouts.VIEWS, *layouts.TURNS, _aten.to.dtype, _aten.t.default, _aten.view.default,
