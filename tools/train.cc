@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "coda/checkpoint.h"
 #include "coda/communicator.h"
@@ -63,7 +64,8 @@ struct TrainFlags {
   double rate = -1;  // 0.004, or 5e-5 where the weights are a checkpoint's
   double final_rate = 0.1;
   int64_t warmup = -1;  // a tenth of the steps, at most 100
-  AdamWOptions adamw{.beta2 = 0.98};
+  std::string optimizer = "adamw";
+  std::map<std::string, std::optional<double>> settings;  // the optimizer's; none: its default
   std::string moments = "fp32";
   double clip = 1;
   int64_t save_every = 200;
@@ -79,7 +81,73 @@ int64_t warmup_of(const TrainFlags& f) {
 // Of random weights, and of trained ones, as transformers has it: a large step would undo them.
 double rate_of(const TrainFlags& f) {
   if (f.rate >= 0) return f.rate;
-  return f.init.empty() ? 4e-3 : 5e-5;
+  return (f.init.empty() ? 4e-3 : 5e-5) * optimizer_kind(f.optimizer).rate;
+}
+
+// For short runs over small data, AdamW's default is another one than the library's.
+constexpr double kBeta2 = 0.98;
+
+// All settings of the optimizer. Throws Error for one that it does not have.
+std::map<std::string, double> optimizer_settings(const TrainFlags& f) {
+  std::map<std::string, double> settings;
+  for (const OptimizerSetting& setting : optimizer_kind(f.optimizer).settings)
+    settings[setting.name] = setting.value;
+  if (f.optimizer == "adamw") settings["beta2"] = kBeta2;
+  for (const auto& [name, value] : f.settings) {
+    require(!value || settings.contains(name), "--" + name + " is no setting of " + f.optimizer +
+                                                   " (leave it out, or give another "
+                                                   "--optimizer)");
+    if (value) settings[name] = *value;
+  }
+  return settings;
+}
+
+// "Weight decay of matrices [adamw 0.1, sgd 0.001, lion 1]", of all optimizers that have it.
+std::string setting_help(const std::string& name) {
+  std::string help;
+  std::string defaults;
+  for (const OptimizerKind& kind : optimizer_kinds()) {
+    for (const OptimizerSetting& setting : kind.settings) {
+      if (setting.name != name) continue;
+      if (help.empty()) help = setting.help;
+      const bool is_ours = kind.name == "adamw" && name == "beta2";
+      defaults += fmt::format("{}{} {}", defaults.empty() ? "" : ", ", kind.name,
+                              is_ours ? kBeta2 : setting.value);
+    }
+  }
+  help[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(help[0])));
+  return help + " [" + defaults + "]";
+}
+
+std::string optimizer_help() {
+  std::string help;
+  for (const OptimizerKind& kind : optimizer_kinds())
+    help += (help.empty() ? "" : "; ") + kind.name + " is " + kind.summary;
+  return help;
+}
+
+void add_optimizer_flags(CLI::App& command, TrainFlags& f) {
+  std::vector<std::string> names;
+  for (const OptimizerKind& kind : optimizer_kinds()) names.push_back(kind.name);
+  command.add_option("--optimizer", f.optimizer, optimizer_help())
+      ->check(CLI::IsMember(names))
+      ->capture_default_str()
+      ->group("Training");
+  std::set<std::string> added;
+  for (const OptimizerKind& kind : optimizer_kinds()) {
+    for (const OptimizerSetting& setting : kind.settings) {
+      if (!added.insert(setting.name).second) continue;
+      command.add_option("--" + setting.name, f.settings[setting.name], setting_help(setting.name))
+          ->check(setting.is_share ? number_within(0, 1) : number_within(0, 1e6))
+          ->group("Training");
+    }
+  }
+  command
+      .add_option("--moments", f.moments,
+                  "The optimizer's state: fp32, or bf16, which takes half of it on a GPU")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str()
+      ->group("Training");
 }
 
 int64_t eval_every_of(const TrainFlags& f) {
@@ -164,9 +232,11 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   add_fp8_except_flag(command, f.fp8_except)->group("Training");
   option("--seed", f.seed, "Of initial weights and of the order of the data")
       ->check(whole_number());
-  command.add_option("--lr", f.rate, "Peak learning rate [0.004, with --init 5e-5]")
-      ->check(not_negative)
-      ->group("Training");
+  add_optimizer_flags(command, f);
+  std::string rates = "Peak learning rate [0.004, with --init 5e-5";
+  for (const OptimizerKind& kind : optimizer_kinds())
+    if (kind.rate != 1) rates += fmt::format("; {}: {} times that", kind.name, kind.rate);
+  command.add_option("--lr", f.rate, rates + "]")->check(not_negative)->group("Training");
   option("--final-lr", f.final_rate, "Share of it that is left at the last step")
       ->check(number_within(0, 1));
   command
@@ -174,13 +244,6 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
                   "Steps to the peak; then half a cosine down [a tenth of all, at most 100]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
-  option("--decay", f.adamw.weight_decay, "Weight decay of matrices")->check(not_negative);
-  option("--beta1", f.adamw.beta1, "AdamW: memory of gradients")->check(number_within(0, 1));
-  option("--beta2", f.adamw.beta2, "AdamW: memory of their squares")->check(number_within(0, 1));
-  option("--moments", f.moments,
-         "AdamW's moments: fp32, or bf16, which takes 4 bytes a parameter less on a GPU")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
-  option("--adam-eps", f.adamw.eps, "AdamW: added to the root")->check(not_negative);
   option("--clip", f.clip, "Largest norm of the gradients; 0: any")->check(not_negative);
   option("--held-out", f.held_out, "Share of the data, from its end, that is not trained on")
       ->check(number_within(0, 0.9));
@@ -223,6 +286,8 @@ std::map<std::string, std::string> all_settings(const CLI::App& command, const T
     if (option->get_group() == "Training" && !option->get_default_str().empty())
       given.emplace(option->get_single_name(), option->get_default_str());
   }
+  for (const auto& [name, value] : optimizer_settings(flags))
+    given.emplace(name, fmt::format("{}", value));
   given.emplace("lr", fmt::format("{}", rate_of(flags)));
   given.emplace("warmup", std::to_string(warmup_of(flags)));
   given.emplace("eval-every", std::to_string(eval_every_of(flags)));
@@ -272,6 +337,12 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   const std::string kind = options.contains("ids") ? "ids" : "data";
   require_state(options.contains(kind), "'options' has no 'data'");
   require_state(options.contains(kFingerprint), "'options' has no 'fingerprint'");
+  options.emplace("optimizer", "adamw");  // versions that had no other did not name it
+  flags.optimizer = options.at("optimizer");
+  require_state(
+      std::ranges::any_of(optimizer_kinds(),
+                          [&](const OptimizerKind& kind) { return kind.name == flags.optimizer; }),
+      "'optimizer' among 'options' is " + in_quotes(flags.optimizer));
   for (const auto& [name, value] : all_settings(command, flags, {}))
     require_state(options.contains(name), "'options' has no '" + name + "'");
   const std::string text = shell_word(printable(options.at(kind)));
@@ -333,8 +404,8 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
                 .floor = rate_of(f) * f.final_rate,
                 .warmup_steps = warmup_of(f),
                 .total_steps = f.steps};
-  s.adamw = f.adamw;
-  s.adamw.moments = f.moments == "bf16" ? DType::bf16 : DType::f32;
+  s.optimizer = make_optimizer(f.optimizer, optimizer_settings(f),
+                               f.moments == "bf16" ? DType::bf16 : DType::f32);
   s.clip = f.clip;
   return s;
 }

@@ -2,7 +2,6 @@
 // All of the library's public headers.
 #pragma once
 
-#include "coda/adamw.h"
 #include "coda/api.h"
 #include "coda/array.h"
 #include "coda/array_file.h"
@@ -38,6 +37,7 @@
 #include "coda/model_trainer.h"
 #include "coda/models.h"
 #include "coda/operation.h"
+#include "coda/optimizer.h"
 #include "coda/partial.h"
 #include "coda/plan.h"
 #include "coda/plan_cost.h"

@@ -27,7 +27,7 @@ struct ModelTrainSettings {
   double expert_capacity = 0;               // above 0: sparse experts, see expert_rows_of()
   uint64_t seed = 1;                        // of initial weights and of samples
   LearningSchedule schedule;
-  AdamWOptions adamw;
+  Optimizer optimizer = make_optimizer("adamw");
   double clip = 1;      // largest norm of a step's gradients; 0: no clipping
   bool timing = false;  // of each step of the plan: see SessionOptions
   // As TrainOptions have it. A step's data are the same for any number of processes.

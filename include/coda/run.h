@@ -30,12 +30,13 @@
 
 namespace CODA_API coda {
 
-// What a run must remember besides its weights and moments to go on as if it had not stopped. It is
-// run_state.json of a checkpoint; numbers survive to the bit.
+// What a run must remember besides its weights and the optimizer's states to go on as if it had not
+// stopped. It is run_state.json of a checkpoint; numbers survive to the bit.
 struct RunState {
   int64_t step = 0;  // steps done; with `seed` it says which data comes next
   uint64_t seed = 0;
   std::map<std::string, std::string> options;  // as the run was started with, by name
+  std::string optimizer = "adamw";             // whose states the checkpoint has
   std::vector<float> eight_bit_scales;         // Trainer::eight_bit_scales
   std::vector<LossPoint> train_losses;
   std::vector<LossPoint> held_out_losses;
@@ -64,7 +65,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
 // The same in two parts: fetching the state is started now, and a call of the result waits for it
 // and writes it, from any thread. Until then the trainer stays where it is and nothing may change
 // its fields: steps do not where Trainer::fetches_copies(), so that a run goes on while its
-// checkpoint is copied and written. Moments that are empty are made by that call. It throws Error,
+// checkpoint is copied and written. States that are empty are made by that call. It throws Error,
 // and writes nothing, where a weight is not finite.
 std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::path& run_folder,
                                                          const ModelConfig& config,
@@ -86,7 +87,8 @@ std::filesystem::path find_model_folder(const std::filesystem::path& folder);
 RunState load_run_state(const std::filesystem::path& checkpoint);
 
 // Sets the trainer to the checkpoint, to the bit what was saved, and returns its state. Throws
-// Error if it is of other weights, shapes or types (another model, or another --dtype).
+// Error if it is of another optimizer, or of other weights, shapes or types (another model, or
+// another --dtype).
 RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer);
 
 // Throws Error unless all weights of the model are in the folder in their shapes. Nothing is made

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training any graph that has a loss, a step at a time: gradients of a batch (in several passes
-// where it is large), clipping, AdamW on fp32 weights. After n steps the state is a function of
-// settings, data and n only; so whoever saves it and goes on later gets bitwise what an
+// where it is large), clipping, an optimizer on fp32 weights. After n steps the state is a function
+// of settings, data and n only; so whoever saves it and goes on later gets bitwise what an
 // uninterrupted run gets.
 //
 //     Trainer trainer(graph, loss, initial_weights(graph, 1), *backend, options);
@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "coda/adamw.h"
 #include "coda/api.h"
 #include "coda/communicator.h"
 #include "coda/compile.h"
+#include "coda/optimizer.h"
 #include "coda/profile.h"
 #include "coda/schedule.h"
 #include "coda/session.h"
@@ -38,7 +38,7 @@ struct TrainOptions {
   EightBits eight_bits = EightBits::none;
   std::vector<std::string> eight_bits_except = {};  // see CompileOptions
   LearningSchedule schedule;
-  AdamWOptions adamw;
+  Optimizer optimizer = make_optimizer("adamw");
   double clip = 1;      // largest norm of a step's gradients; 0: no clipping
   bool timing = false;  // of each step of the plan: see SessionOptions
   // Where several processes train together: `sizes` are those of a pass of one of them, each gives
@@ -53,15 +53,6 @@ struct TrainOptions {
   int64_t memory_limit = 0;
   // Results of a pass besides the loss, by name, to be read with Trainer::tensor.
   std::vector<NamedValue> outputs = {};
-};
-
-// What the optimizer knows of a parameter beside its value. Empty: zeros.
-struct Moments {
-  std::vector<float> m;
-  std::vector<float> v;
-
-  // Zeros for the weight's elements where they are empty. Throws Error if memory is exhausted.
-  void make(const WeightTensor& weight);
 };
 
 struct StepReport {
@@ -126,13 +117,13 @@ class Trainer {
   void require_sound_loss(const TensorMap& batch);
 
   // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
-  // A backend with memory of its own trains a copy there: fetch() brings weights and moments to
-  // these fields, and is to be called before they are read; until then its moments are empty. On
+  // A backend with memory of its own trains a copy there: fetch() brings weights and states to
+  // these fields, and is to be called before they are read; until then the states are empty. On
   // the host it brings the scales alone. Of several processes all have what they restore, and rank
   // 0 gets what is fetched. restored() and fetch() are not for while a step is started.
   int64_t step_count = 0;
   Weights weights;
-  std::vector<Moments> moments;         // as weights
+  std::vector<ParameterState> states;   // of the optimizer, as weights
   std::vector<float> eight_bit_scales;  // empty: not known, or no products in 8 bits
   void restored();
   void fetch();
@@ -148,6 +139,7 @@ class Trainer {
   // whole behind restored(), loss(), fetch() and gather_weights(), which all processes call; a step
   // leaves some of them to be gathered under the next one.
   TensorMap parameters();
+  const Optimizer& optimizer() const;
   void gather_weights();  // not for while a step is started
 
   // Of several processes, for people: "gradients in 14 shards, 78 % of them exchanged beside the
@@ -166,8 +158,6 @@ class Trainer {
  private:
   void start(const Graph& graph, Backend& backend, const TrainOptions& options, Compiled compiled,
              std::optional<int64_t> workspace);
-  void run_on_host(const Batches& batch, StepReport& report);
-  double update(double rate);  // on the host; the gradients' norm
   void require_none_started(const char* what) const;
 
   struct Impl;

@@ -3,17 +3,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 
 import torch
 
 from coda_cpp import _core
 from coda_cpp._core import Error
+from coda_cpp.session import backend
 
 _LIBRARY = torch.library.Library("coda_cpp", "FRAGMENT")
 _LIBRARY.define(
     "adamw_(Tensor(a!)[] weights, Tensor(b!)[] means, Tensor(c!)[] squares, Tensor[] gradients, "
     "float lr, float beta1, float beta2, float eps, float weight_decay, int step) -> ()")
+
+
+@functools.lru_cache(maxsize=64)
+def _updater(beta1: float, beta2: float, eps: float, weight_decay: float) -> _core.Updater:
+    settings = {"beta1": beta1, "beta2": beta2, "adam-eps": eps, "decay": weight_decay}
+    return _core.Updater("adamw", settings, backend("cpu"))
 
 
 def _adamw(weights: list[torch.Tensor], means: list[torch.Tensor], squares: list[torch.Tensor],
@@ -30,10 +38,10 @@ def _adamw(weights: list[torch.Tensor], means: list[torch.Tensor], squares: list
                 raise Error(f"adamw_: a {name} must be contiguous and lie on the CPU")
         gradient = of_one[3].contiguous()
         kept.append(gradient)
-        places = [tensor.data_ptr() for tensor in (*of_one[:3], gradient)]
-        if gradient.numel():
-            arrays.append((*places, 0, gradient.numel(), True))
-    _core.adamw_step(arrays, lr, beta1, beta2, eps, weight_decay, step)
+        weight, *states, gradient = [tensor.data_ptr() for tensor in (*of_one[:3], gradient)]
+        if of_one[0].numel():
+            arrays.append((weight, states, gradient, of_one[0].numel(), True))
+    _updater(beta1, beta2, eps, weight_decay).run(arrays, lr, step)
 
 
 _LIBRARY.impl("adamw_", _adamw, "CPU")

@@ -3,13 +3,14 @@
 // backend's: kernels of a backend share memory that they work in.
 #include "coda/session.h"
 
+#include <map>
 #include <mutex>
 
 #include "bindings.h"
-#include "coda/adamw.h"
 #include "coda/backend.h"
 #include "coda/device.h"
 #include "coda/error.h"
+#include "coda/optimizer.h"
 
 namespace coda::python {
 namespace {
@@ -90,25 +91,39 @@ class PlanRunner {
   std::unique_ptr<Session> session_;
 };
 
-// Addresses of fp32 arrays on the host: weights, means, squares, gradients and, or 0, the bf16
-// copy.
-using AdamWArrays = std::tuple<uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, size_t, bool>;
+// Addresses of fp32 arrays on the host: weights, the optimizer's states, gradients; their size, and
+// whether the weights decay.
+using UpdatedArrays = std::tuple<uintptr_t, std::vector<uintptr_t>, uintptr_t, size_t, bool>;
 
 template <typename T>
 std::span<T> array(uintptr_t address, size_t size) {
   return {reinterpret_cast<T*>(address), address == 0 ? 0 : size};  // NOLINT: Python's
 }
 
-void step_adamw(const std::vector<AdamWArrays>& arrays, double learning_rate, double beta1,
-                double beta2, double eps, double weight_decay, int64_t step, double scale) {
-  std::vector<AdamWTensor> tensors;
-  for (const auto& [weights, m, v, gradients, bf16, size, decay] : arrays) {
-    tensors.push_back({array<float>(weights, size), array<float>(m, size), array<float>(v, size),
-                       array<const float>(gradients, size), array<uint16_t>(bf16, size), decay});
+class Updater {
+ public:
+  Updater(const std::string& optimizer, const std::map<std::string, double>& settings,
+          const std::shared_ptr<PythonBackend>& backend)
+      : backend_(backend), update_(make_optimizer(optimizer, settings), *backend->backend) {}
+
+  void run(const std::vector<UpdatedArrays>& arrays, double rate, int64_t step) {
+    std::vector<UpdatedTensor> tensors;
+    for (const auto& [weights, states, gradients, size, decays] : arrays) {
+      UpdatedTensor& tensor = tensors.emplace_back();
+      tensor.weights = array<float>(weights, size);
+      for (const uintptr_t state : states) tensor.states.push_back(array<float>(state, size));
+      tensor.gradients = array<const float>(gradients, size);
+      tensor.decays = decays;
+    }
+    const nb::gil_scoped_release released;
+    const std::scoped_lock lock(backend_->mutex);
+    update_.run(tensors, rate, step);
   }
-  const nb::gil_scoped_release released;
-  adamw_step(tensors, {beta1, beta2, eps, weight_decay}, learning_rate, step, scale);
-}
+
+ private:
+  std::shared_ptr<PythonBackend> backend_;
+  TensorUpdate update_;
+};
 
 }  // namespace
 
@@ -128,9 +143,11 @@ void bind_session(nb::module_& module) {
            nb::arg("lent") = 0)
       .def_prop_ro("own_bytes", &PlanRunner::own_bytes, "Memory that it holds between runs.")
       .def_prop_ro("lent_bytes", &PlanRunner::lent_bytes, "Memory that each run is to be lent.");
-  module.def("adamw_step", &step_adamw, nb::arg("tensors"), nb::arg("learning_rate"),
-             nb::arg("beta1"), nb::arg("beta2"), nb::arg("eps"), nb::arg("weight_decay"),
-             nb::arg("step"), nb::arg("gradient_scale") = 1.0);
+  nb::class_<Updater>(module, "Updater", "An optimizer's step over arrays in the host's memory.")
+      .def(nb::init<const std::string&, const std::map<std::string, double>&,
+                    const std::shared_ptr<PythonBackend>&>(),
+           nb::arg("optimizer"), nb::arg("settings"), nb::arg("backend"))
+      .def("run", &Updater::run, nb::arg("tensors"), nb::arg("rate"), nb::arg("step"));
 }
 
 }  // namespace coda::python

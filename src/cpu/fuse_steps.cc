@@ -21,7 +21,8 @@ class Fusion {
         map_(map),
         forms_(program.steps.size()),
         uses_(program.steps.size(), 0),
-        is_stored_only_(program.steps.size(), 1) {
+        is_stored_only_(program.steps.size(), 1),
+        is_rounded_(program.steps.size(), 0) {
     for (int i : map.spaces[space].steps) {
       const Step& s = program.steps[i];
       for (int operand : s.operands) {
@@ -58,6 +59,7 @@ class Fusion {
       if (!is_identity && !is_stored_only_[i]) return;
       const int operand = s.operands[0];
       forms_[i] = {StepForm::Kind::operand, Arithmetic::add, {operand}};
+      is_rounded_[resolve(operand)] = is_identity;
       uses_[resolve(operand)] += uses_[i] - 1;
     } else if (is_elementwise(i, Elementwise::add) || is_elementwise(i, Elementwise::sub)) {
       fuse_sum(i);
@@ -103,6 +105,7 @@ class Fusion {
       const Term& rest = terms[1 - k];
       if (!is_elementwise(product.step, Elementwise::mul) || uses_[product.step] != 1) continue;
       if (forms_[product.step].kind != StepForm::Kind::as_written) continue;
+      if (is_rounded_[product.step]) continue;  // before it is added
       form.arithmetic = product.is_negative ? Arithmetic::subtract_product
                         : rest.is_negative  ? Arithmetic::multiply_subtract
                                             : Arithmetic::multiply_add;
@@ -123,6 +126,7 @@ class Fusion {
   std::vector<StepForm> forms_;
   std::vector<int> uses_;
   std::vector<char> is_stored_only_;  // every reader is a store of the type it is rounded to
+  std::vector<char> is_rounded_;      // to the type that it is computed in, as the program says
 };
 
 }  // namespace

@@ -96,14 +96,14 @@ std::vector<io::TensorToWrite> model_tensors(std::span<const CheckpointTensor> t
 
 std::vector<io::TensorToWrite> optimizer_tensors(std::span<const CheckpointTensor> tensors) {
   std::vector<io::TensorToWrite> written;
-  const auto add = [&](const char* kind, const CheckpointTensor& tensor, std::span<float> values) {
+  const auto add = [&](const std::string& kind, const CheckpointTensor& tensor,
+                       std::span<float> values) {
     written.push_back(
-        {std::string(kind) + tensor.name, ElementType::f32, tensor.shape, std::as_bytes(values)});
+        {kind + "." + tensor.name, ElementType::f32, tensor.shape, std::as_bytes(values)});
   };
   for (const CheckpointTensor& tensor : tensors) {
-    add("m.", tensor, tensor.m);
-    add("v.", tensor, tensor.v);
-    if (!tensor.bf16.empty()) add("master.", tensor, tensor.weights);
+    for (const auto& [kind, values] : tensor.states) add(kind, tensor, values);
+    if (!tensor.bf16.empty()) add("master", tensor, tensor.weights);
   }
   return written;
 }
@@ -291,22 +291,23 @@ RunState load_run_state(const fs::path& checkpoint) {
 void load_tensors(const fs::path& checkpoint, std::span<const CheckpointTensor> tensors) {
   const io::StoredTensors model = io::open_safetensors(checkpoint / kModel);
   const io::StoredTensors optimizer = io::open_safetensors(checkpoint / kOptimizer);
-  size_t masters = 0;
+  size_t beside = 0;  // the model's tensors
   for (const CheckpointTensor& tensor : tensors) {
     const auto as_bytes = [](auto values) { return std::as_writable_bytes(values); };
     if (tensor.bf16.empty()) {
       read_into(model, tensor.name, ElementType::f32, tensor, as_bytes(tensor.weights));
     } else {
-      ++masters;
+      ++beside;
       read_into(model, tensor.name, ElementType::bf16, tensor, as_bytes(tensor.bf16));
       read_into(optimizer, "master." + tensor.name, ElementType::f32, tensor,
                 as_bytes(tensor.weights));
     }
-    read_into(optimizer, "m." + tensor.name, ElementType::f32, tensor, as_bytes(tensor.m));
-    read_into(optimizer, "v." + tensor.name, ElementType::f32, tensor, as_bytes(tensor.v));
+    for (const auto& [kind, values] : tensor.states)
+      read_into(optimizer, kind + "." + tensor.name, ElementType::f32, tensor, as_bytes(values));
+    beside += tensor.states.size();
   }
   require_no_others(model, tensors.size());
-  require_no_others(optimizer, 2 * tensors.size() + masters);
+  require_no_others(optimizer, beside);
 }
 
 }  // namespace coda

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coda/model_config.h"
@@ -15,14 +16,13 @@
 namespace coda {
 
 // One parameter and its optimizer's state. model.safetensors has `bf16` if that is not empty, else
-// `weights`; optimizer.safetensors has "m.<name>", "v.<name>" and, beside bf16 weights,
-// "master.<name>".
+// `weights`; optimizer.safetensors has "<state>.<name>" ("m.lm_head.weight") for each state and,
+// beside bf16 weights, "master.<name>".
 struct CheckpointTensor {
   std::string name;  // Hugging Face's
   std::vector<int64_t> shape;
-  std::span<float> weights;  // fp32 master
-  std::span<float> m;
-  std::span<float> v;
+  std::span<float> weights;                                      // fp32 master
+  std::vector<std::pair<std::string, std::span<float>>> states;  // by the optimizer's name for it
   std::span<uint16_t> bf16;  // the copy that the model computes with; empty in fp32 runs
 };
 

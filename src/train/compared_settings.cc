@@ -36,9 +36,9 @@ std::string text_of(const LearningSchedule& s) {
          number(s.total_steps) + " steps to the peak";
 }
 
-std::string text_of(const AdamWOptions& o) {
-  return "betas " + text_of(o.beta1) + " and " + text_of(o.beta2) + ", eps " + text_of(o.eps) +
-         ", decay " + text_of(o.weight_decay) + ", moments " + std::string(name_of(o.moments));
+// The formulas too: a program may have an optimizer of its own.
+std::string text_of(const Optimizer& o) {
+  return text(o) + ", decay " + text_of(o.decay) + ", formulas " + sha256(o.formulas).substr(0, 8);
 }
 
 // Of many bytes, quickly: for values that differ by mistake, not by malice.
@@ -102,7 +102,7 @@ Settings compared_settings(const TrainOptions& options, const Weights& weights) 
           {"eight_bits", number(options.eight_bits)},
           {"eight_bits_except", text_of(options.eight_bits_except)},
           {"schedule", text_of(options.schedule)},
-          {"adamw", text_of(options.adamw)},
+          {"optimizer", text_of(options.optimizer)},
           {"clip", text_of(options.clip)},
           {"objective", number(options.objective)},
           {"layers_run_again", number(options.layers_run_again)},
@@ -142,18 +142,22 @@ Settings compared_settings(const ExchangePlan& plan) {
 
 Settings compared_state(const Trainer& trainer) {
   const Weights& weights = trainer.weights;
-  const auto& moments = trainer.moments;
   const std::vector<float>& scales = trainer.eight_bit_scales;
   return {
       {"steps done", number(trainer.step_count)},
       {"weights (digest)",
        digest_of(weights.size(), [&](size_t i, Digest& digest) { digest.add(weights[i].values); })},
-      {"moments (digest)", digest_of(moments.size(),
-                                     [&](size_t i, Digest& digest) {
-                                       const size_t count = weights[i].values.size();
-                                       digest.add_or_zeros(moments[i].m, count);
-                                       digest.add_or_zeros(moments[i].v, count);
-                                     })},
+      {"optimizer's states (digest)",
+       digest_of(trainer.states.size(),
+                 [&](size_t i, Digest& digest) {
+                   static const std::vector<float> none;
+                   const ParameterState& its = trainer.states[i];
+                   for (const OptimizerState& state : trainer.optimizer().states) {
+                     const auto found = its.find(state.name);
+                     digest.add_or_zeros(found == its.end() ? none : found->second,
+                                         weights[i].values.size());
+                   }
+                 })},
       {"scales of 8 bits (digest)",
        digest_of(1, [&](size_t, Digest& digest) { digest.add(scales); })}};
 }

@@ -34,7 +34,7 @@ std::function<void()> once(const std::function<void()>& work) {
 
 }  // namespace
 
-DeviceUpdate::Held DeviceUpdate::held(Matrix matrix, size_t weight, int rank) const {
+DeviceUpdate::Held DeviceUpdate::held(size_t matrix, size_t weight, int rank) const {
   const Part& p = parts_[weight];
   const Bucket& bucket = buckets_[p.bucket];
   const bool whole = is_whole(bucket, matrix);
@@ -47,11 +47,11 @@ DeviceUpdate::Held DeviceUpdate::held(Matrix matrix, size_t weight, int rank) co
   return {begin - start, count, begin - first};
 }
 
-void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
+void DeviceUpdate::upload(Weights& weights, std::vector<ParameterState>& states) {
   finish_download();
   for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];
-    const auto put = [&](Matrix matrix, auto& values, DType dtype) {
+    const auto put = [&](size_t matrix, auto& values, DType dtype) {
       const Held part = held(matrix, i, rank_);
       if (part.count == 0) return;
       const TensorView place =
@@ -65,8 +65,8 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
       backend_.copy_in(rounded.view(), place);
     };
     put(master, w.values, DType::f32);
-    put(m, moments[i].m, DType::f32);
-    put(v, moments[i].v, DType::f32);
+    for (size_t k = 0; k < optimizer_.states.size(); ++k)
+      put(first_state + k, states[i][optimizer_.states[k].name], DType::f32);
     if (!w.bf16.empty()) put(copy, w.bf16, DType::bf16);
   }
   is_gathered_ = true;
@@ -74,7 +74,7 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
 
 std::vector<DeviceUpdate::Share> DeviceUpdate::shares() const {
   std::vector<Share> all;
-  for (const Matrix matrix : {master, m, v})
+  for (const size_t matrix : state_matrices(false))
     for (size_t i = 0; i < buckets_.size(); ++i)
       if (!is_whole(buckets_[i], matrix)) all.push_back({matrix, i, own(buckets_[i], matrix)});
   return all;
@@ -82,26 +82,29 @@ std::vector<DeviceUpdate::Share> DeviceUpdate::shares() const {
 
 // Rank 0 copies what it has to where the host has it, and receives the others' shares behind that.
 std::function<void()> DeviceUpdate::start_download(Weights& weights,
-                                                   std::vector<Moments>& moments) {
+                                                   std::vector<ParameterState>& states) {
   finish_download();
   if (communicator_ != nullptr) communicator_->announce("fetching the state");
   gather_weights();
   if (rank_ > 0) return start_sending();
   std::vector<Backend::CopyOut> copies;
-  std::vector<std::function<void()>> widenings;  // of moments that are stored in 16 bits
+  std::vector<std::function<void()>> widenings;  // of states that are stored in 16 bits
   std::vector<Fields> fields;
   for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];
-    moments[i].make(w);
-    fields.push_back({{w.values.data(), nullptr, moments[i].m.data(), moments[i].v.data()}});
+    make_state(optimizer_, w, states[i]);
+    Fields& its_fields = fields.emplace_back();
+    its_fields[master] = w.values.data();
+    for (size_t k = 0; k < optimizer_.states.size(); ++k)
+      its_fields[first_state + k] = states[i].find(optimizer_.states[k].name)->second.data();
     if (!w.bf16.empty())
       copies.push_back({part(copy, i), dense_view(w.bf16.data(), DType::bf16, w.rows, w.cols)});
-    for (const Matrix matrix : {master, m, v}) {
+    for (const size_t matrix : state_matrices(false)) {
       const Held its = held(matrix, i, 0);
       if (its.count == 0) continue;
       const TensorView place =
           from(buckets_[parts_[i].bucket].matrices[matrix].view(), its.place, 1, its.count);
-      float* const wanted = fields.back().of[matrix] + its.first;
+      float* const wanted = its_fields.at(matrix) + its.first;
       if (place.dtype == DType::f32) {
         copies.push_back({place, dense_view(wanted, DType::f32, 1, its.count)});
         continue;
@@ -134,7 +137,7 @@ void DeviceUpdate::receive_shares(std::span<const Fields> fields) const {
       for (size_t i = 0; i < fields.size(); ++i) {
         if (parts_[i].bucket != share.bucket) continue;
         const Held its = held(share.matrix, i, rank);
-        widen(from(matrix, its.place, 1, its.count), fields[i].of[share.matrix] + its.first);
+        widen(from(matrix, its.place, 1, its.count), fields[i].at(share.matrix) + its.first);
       }
     }
   }

@@ -23,13 +23,10 @@ constexpr int64_t kGroup = UpdateRows::kGroup;
 constexpr int64_t kRowSpans = partial_spans(kRowElements);
 constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tensors are aligned
 
-constexpr const char* kNames[] = {"master", "copy", "m", "v", "gradient"};  // as Matrix
-
 constexpr const char* kAddUp = "reduce_scatter gradients";
 constexpr const char* kGather = "all_gather weights";
 
-// What changes from step to step, each the first of a row of its own. The last is for said_.
-enum Number : uint8_t { decay, step_size, root_scale, kNumbers, stop = kNumbers, kStaged };
+constexpr const char* kDecay = "decay";  // the first of a step's numbers; the optimizer's follow
 
 size_t place_in(const Program& program, std::string_view name) {
   const auto found = std::ranges::find(program.tensors, name, &TensorDecl::name);
@@ -38,16 +35,20 @@ size_t place_in(const Program& program, std::string_view name) {
 
 }  // namespace
 
-DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options,
-                           double clip, const ExchangePlan& exchange,
-                           const std::set<std::string>& squared,
-                           const std::vector<ParameterCopy>& copies, Communicator* communicator)
-    : backend_(backend), options_(options), communicator_(communicator) {
+DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const TrainOptions& options,
+                           const ExchangePlan& exchange, const std::set<std::string>& squared,
+                           const std::vector<ParameterCopy>& copies)
+    : backend_(backend),
+      optimizer_(options.optimizer),
+      clip_(options.clip),
+      microbatches_(options.accumulate),
+      communicator_(options.communicator) {
   if (communicator_ != nullptr) {
     rank_ = communicator_->rank();
     world_ = communicator_->world();
   }
   invariant(squared.empty() || world_ == 1, "squares of gradients before they are added up");
+  if (world_ > 1) exchange_text_ = exchange.text();
   const std::vector<ExchangedParameter> parameters = exchanged_parameters(weights);
   const UpdateRows rows =
       update_rows(parameters, exchange, squared, updated_apart(copies, world_), world_);
@@ -55,7 +56,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   place(weights, exchange, rows);
   allocate();
   for (size_t i = 0; i < weights.size(); ++i) {
-    const Matrix read = weights[i].bf16.empty() ? master : copy;
+    const size_t read = weights[i].bf16.empty() ? master : copy;
     parameters_.emplace(weights[i].name, Tensor(part(read, i), backend));
     gradients_.gradients.emplace_back(part(gradient, i), backend);
     if (!squared.contains(weights[i].name)) continue;
@@ -65,16 +66,18 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
                                  p.rows, partial_spans(p.cols)),
                             backend));
   }
-  numbers_ = Tensor(DType::f32, kNumbers, kNumberStride, backend);
+  const auto numbers = 1 + std::ssize(optimizer_.scalars);
+  numbers_ = Tensor(DType::f32, numbers, kNumberStride, backend);
   said_ = Tensor(DType::f32, kSaid * world_, kNumberStride, backend);
   for (BackendMemory& staged : staged_) {
-    constexpr auto kBytes = static_cast<size_t>(kStaged * kNumberStride) * sizeof(float);
-    staged = backend.allocate_on_host(kBytes, "a step's numbers");
-    std::memset(staged.get(), 0, kBytes);
+    // The last row is for said_.
+    const auto bytes = static_cast<size_t>((numbers + 1) * kNumberStride) * sizeof(float);
+    staged = backend.allocate_on_host(bytes, "a step's numbers");
+    std::memset(staged.get(), 0, bytes);
   }
   for (Tensor* number : {&norm_, &scale_, &is_sound_}) *number = Tensor(DType::f32, 1, 1, backend);
   restore_soundness();
-  prepare(clip, weights, copies);
+  prepare(weights, copies);
 }
 
 TensorView DeviceUpdate::from(const TensorView& whole, int64_t first, int64_t rows, int64_t cols) {
@@ -118,13 +121,11 @@ void DeviceUpdate::allocate() {
   gradients_.all = Tensor(DType::f32, rows, kRowElements, backend_);
   rows = 0;
   for (Bucket& bucket : buckets_) {
-    for (const Matrix matrix : {master, copy, m, v}) {
-      if (matrix == copy && !bucket.has_copy) continue;
-      const DType type = matrix == copy     ? DType::bf16
-                         : matrix == master ? DType::f32
-                                            : options_.moments;
-      bucket.matrices[matrix] = Tensor(
-          type, is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows, kRowElements, backend_);
+    bucket.matrices.resize(first_state + optimizer_.states.size());
+    for (const size_t matrix : state_matrices(bucket.has_copy)) {
+      bucket.matrices[matrix] =
+          Tensor(type_of(matrix), is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows,
+                 kRowElements, backend_);
     }
     bucket.matrices[gradient] = Tensor(
         from(gradients_.all.view(), rows * kRowElements, bucket.rows, kRowElements), backend_);
@@ -134,17 +135,34 @@ void DeviceUpdate::allocate() {
   }
 }
 
-bool DeviceUpdate::is_whole(const Bucket& bucket, Matrix matrix) const {
+DType DeviceUpdate::type_of(size_t matrix) const {
+  if (matrix >= first_state) return optimizer_.states[matrix - first_state].dtype;
+  return matrix == copy ? DType::bf16 : DType::f32;
+}
+
+std::string DeviceUpdate::name_of_matrix(size_t matrix) const {
+  if (matrix >= first_state) return optimizer_.states[matrix - first_state].name;
+  return matrix == master ? kMaster : matrix == copy ? kCopy : kGradient;
+}
+
+std::vector<size_t> DeviceUpdate::state_matrices(bool with_copy) const {
+  std::vector<size_t> all = {master};
+  if (with_copy) all.push_back(copy);
+  for (size_t i = 0; i < optimizer_.states.size(); ++i) all.push_back(first_state + i);
+  return all;
+}
+
+bool DeviceUpdate::is_whole(const Bucket& bucket, size_t matrix) const {
   return world_ == 1 || matrix == gradient || matrix == copy ||
          (matrix == master && !bucket.has_copy);
 }
 
-TensorView DeviceUpdate::own(const Bucket& bucket, Matrix matrix) const {
+TensorView DeviceUpdate::own(const Bucket& bucket, size_t matrix) const {
   const int64_t first = is_whole(bucket, matrix) ? bucket.first_own : 0;
   return from(bucket.matrices[matrix].view(), first * kRowElements, bucket.own_rows, kRowElements);
 }
 
-TensorView DeviceUpdate::part(Matrix matrix, size_t weight) const {
+TensorView DeviceUpdate::part(size_t matrix, size_t weight) const {
   const Part& p = parts_[weight];
   return from(buckets_[p.bucket].matrices[matrix].view(), p.first_row * kRowElements, p.rows,
               p.cols);
@@ -160,11 +178,10 @@ struct DeviceUpdate::Prepared {
   DimValues sizes;
   Views* views;
   Launch* launch;
-  bool has_copies = false;  // tensors that are not among the views are for bind_copies()
+  bool has_copies = false;  // tensors that are not among the views are the session's
 };
 
-void DeviceUpdate::prepare(double clip, const Weights& weights,
-                           const std::vector<ParameterCopy>& copies) {
+void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCopy>& copies) {
   int64_t groups = 0;  // of a process
   std::vector<int64_t> first_group;
   for (const Bucket& bucket : buckets_) {
@@ -173,17 +190,17 @@ void DeviceUpdate::prepare(double clip, const Weights& weights,
     if (world_ > 1) groups = round_up(groups, kGroupsAlign);
   }
   of_groups_ = Tensor(DType::f32, world_, groups, backend_);
-  const auto number = [this](Number which) {
-    return from(numbers_.view(), which * kNumberStride, 1, 1);
+  Views of_step{{"norm", norm_.view()},
+                {"sound", is_sound_.view()},
+                {"scale", scale_.view()},
+                {"of_groups", of_groups_.view()},
+                {"losses", own_numbers(said_, kSaid)}};
+  const auto add_number = [&](const std::string& name, int64_t row) {
+    of_step[name] = from(numbers_.view(), row * kNumberStride, 1, 1);
   };
-  const Views of_step{{"norm", norm_.view()},
-                      {"sound", is_sound_.view()},
-                      {"scale", scale_.view()},
-                      {"of_groups", of_groups_.view()},
-                      {"losses", own_numbers(said_, kSaid)},
-                      {"decay", number(decay)},
-                      {"step_size", number(step_size)},
-                      {"root_scale", number(root_scale)}};
+  add_number(kDecay, 0);
+  for (size_t i = 0; i < optimizer_.scalars.size(); ++i)
+    add_number(optimizer_.scalars[i].name, static_cast<int64_t>(i) + 1);
   // Of each bucket, of its rows whose squares nobody has left, and of the step.
   std::vector<Views> views(2 * buckets_.size() + 1, of_step);
   std::list<Views> of_rows;  // some of a bucket's
@@ -196,8 +213,9 @@ void DeviceUpdate::prepare(double clip, const Weights& weights,
   for (size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& bucket = buckets_[i];
     Views& its = views[i];
-    for (const Matrix matrix : {master, copy, m, v, gradient})
-      if (matrix != copy || bucket.has_copy) its[kNames[matrix]] = own(bucket, matrix);
+    std::vector<size_t> matrices = state_matrices(bucket.has_copy);
+    matrices.push_back(gradient);
+    for (const size_t matrix : matrices) its[name_of_matrix(matrix)] = own(bucket, matrix);
     kept_.emplace_back(DType::f32, bucket.own_rows, 1, backend_)
         .set(std::span(bucket.decays)
                  .subspan(static_cast<size_t>(bucket.first_own),
@@ -220,30 +238,31 @@ void DeviceUpdate::prepare(double clip, const Weights& weights,
     add(kOfGroups, sizes, its, *launch);
     if (bucket.together > 0) {
       Views& together = of_rows.emplace_back(its);
-      const auto part = [&](const char* name, int64_t cols) {
+      const auto part = [&](const std::string& name, int64_t cols) {
         together[name] = from(its[name], bucket.first_together * cols, bucket.together, cols);
       };
-      for (const Matrix matrix : {master, copy, m, v, gradient})
-        if (matrix != copy || bucket.has_copy) part(kNames[matrix], kRowElements);
+      for (const size_t matrix : matrices) part(name_of_matrix(matrix), kRowElements);
       part("decays", 1);
-      add(adamw_of_rows(options_, bucket.has_copy), {{"R", bucket.together}, {"C", kRowElements}},
-          together, bucket.adamw);
+      add(update_of_rows(optimizer_, bucket.has_copy),
+          {{"R", bucket.together}, {"C", kRowElements}}, together, bucket.update);
     }
   }
   views.back()["loss"] = norm_.view();  // check_loss() says of which pass
   add(kLossCheck, {}, views.back(), loss_check_);
   loss_place_ = place_in(all.back().program, "loss");
-  add(norm_text(clip), {{"S", world_ * groups}, {"G", kGroup}}, views.back(), norm_launch_);
+  add(norm_text(clip_), {{"S", world_ * groups}, {"G", kGroup}}, views.back(), norm_launch_);
 
   const auto add_copy = [&](const ParameterCopy& its, bool is_with_update) {
     const auto found = std::ranges::find(weights, its.parameter, &WeightTensor::name);
     const auto i = static_cast<size_t>(found - weights.begin());
     Views& of_weight = of_rows.emplace_back(of_step);
     of_weight[its.parameter] = part(copy, i);
-    if (is_with_update)
-      for (const Matrix matrix : {master, m, v, gradient})
-        of_weight[kNames[matrix]] = part(matrix, i);
-    all.push_back({is_with_update ? adamw_with(its, *found, options_) : its.program,
+    if (is_with_update) {
+      for (const size_t matrix : state_matrices(false))
+        of_weight[name_of_matrix(matrix)] = part(matrix, i);
+      of_weight[kGradient] = part(gradient, i);
+    }
+    all.push_back({is_with_update ? update_with(its, *found, optimizer_) : its.program,
                    {},
                    &of_weight,
                    &buckets_[parts_[i].bucket].with_copies.emplace_back(),
@@ -282,44 +301,52 @@ DeviceUpdate::Launch DeviceUpdate::launch_of(const Prepared& prepared) {
   return launch;
 }
 
-void DeviceUpdate::bind_copies(const std::function<TensorView(const std::string&)>& place,
-                               std::function<void()> behind_norm) {
-  behind_norm_ = std::move(behind_norm);
+void DeviceUpdate::bind(GradientSession& session) {
+  session_ = &session;
+  session.bind_squares(squares_);
+  session.bind_weights(parameters_);
   for (Bucket& bucket : buckets_) {
     for (Launch& launch : bucket.with_copies) {
       for (size_t i = 0; i < launch.tensors.size(); ++i)
-        if (!launch.missing[i].empty()) launch.tensors[i] = place(launch.missing[i]);
+        if (!launch.missing[i].empty())
+          launch.tensors[i] = session.session().view(launch.missing[i]);
     }
   }
 }
 
-void DeviceUpdate::clear_gradients() {
-  for (const Bucket& bucket : buckets_)
-    backend_.fill(bucket.matrices[gradient].view(), std::byte{0});
+void DeviceUpdate::start_microbatches() {
+  if (microbatches_ > 1)
+    for (const Bucket& bucket : buckets_)
+      backend_.fill(bucket.matrices[gradient].view(), std::byte{0});
+  backend_.fill(own_numbers(said_, kSaid), std::byte{0});
 }
 
-void DeviceUpdate::clear_losses() { backend_.fill(own_numbers(said_, kSaid), std::byte{0}); }
+GradientSession::Beside DeviceUpdate::beside(bool is_first, bool is_last) {
+  GradientSession::Beside beside{.between = [this] { check_loss(); }};
+  if (world_ > 1 && is_first) beside.forward = [this](size_t step) { gather_before(step); };
+  if (world_ > 1 && is_last) beside.backward = [this](size_t step) { exchange_before(step); };
+  return beside;
+}
 
-void DeviceUpdate::check_loss(const Tensor& loss) {
-  loss_check_.tensors[loss_place_] = loss.view();
+void DeviceUpdate::check_loss() {
+  loss_check_.tensors[loss_place_] = session_->loss().view();
   run(loss_check_);
 }
 
-void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
+std::function<StepReport()> DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
   if (communicator_ != nullptr) communicator_->announce("step " + std::to_string(step));
   if (copied_) std::exchange(copied_, nullptr)();
-  const auto steps = static_cast<double>(step);
   auto* const numbers = reinterpret_cast<float*>(staged_[steps_++ % 2].get());
-  const auto set = [&](Number which, double value) {
-    numbers[which * kNumberStride] = static_cast<float>(value);
+  const auto set = [&](int64_t row, double value) {
+    numbers[row * kNumberStride] = static_cast<float>(value);
   };
-  set(decay, rate * options_.weight_decay);
-  set(step_size, rate / (1 - std::pow(options_.beta1, steps)));
-  set(root_scale, 1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
+  const int64_t stop = numbers_.rows();
+  set(0, rate * optimizer_.decay);
+  for (size_t i = 0; i < optimizer_.scalars.size(); ++i)
+    set(static_cast<int64_t>(i) + 1, optimizer_.scalars[i].value(rate, step));
   set(stop, asks_to_stop ? 1 : 0);
   exchange("copy the step's numbers", [&] {
-    backend_.start_copy_in(dense_view(numbers, DType::f32, kNumbers, kNumberStride),
-                           numbers_.view());
+    backend_.start_copy_in(dense_view(numbers, DType::f32, stop, kNumberStride), numbers_.view());
     if (world_ == 1) return;
     TensorView asks = own_numbers(said_, kSaid);
     asks = from(asks, stop_request * kNumberStride, 1, kNumberStride);
@@ -328,9 +355,40 @@ void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
   });
   is_gathered_ = std::ranges::all_of(
       buckets_, [](const Bucket& b) { return b.gather == ExchangePlan::kWithUpdate; });
-  if (steps_ == 1 || profiler_ != nullptr) return update();
-  if (!recorded_) recorded_ = backend_.record([this] { update(); });
-  recorded_();
+  if (steps_ == 1 || profiler_ != nullptr) {
+    update();
+  } else {
+    if (!recorded_) recorded_ = backend_.record([this] { update(); });
+    recorded_();
+  }
+  return start_report(rate);
+}
+
+// What all processes said, and the norm.
+std::function<StepReport()> DeviceUpdate::start_report(double rate) {
+  const auto said = static_cast<size_t>(said_.size());
+  const BackendMemory memory =
+      backend_.allocate_on_host((said + 1) * sizeof(float), "a step's losses");
+  auto* const numbers = reinterpret_cast<float*>(memory.get());
+  const auto bring = [&](const Tensor& tensor, size_t place) {
+    exchange("copy the step's results", [&] {
+      backend_.start_copy_out(
+          tensor.view(), dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
+    });
+  };
+  bring(said_, 0);
+  bring(norm_, said);
+  return [this, rate, memory, said, is_there = backend_.mark()] {
+    is_there();
+    const auto* const numbers = reinterpret_cast<const float*>(memory.get());
+    StepReport report{.norm = numbers[said], .rate = rate};
+    for (int rank = 0; rank < world_; ++rank) {
+      const float* const its = numbers + kSaid * kNumberStride * rank;
+      report.loss += its[loss_sum * kNumberStride] / static_cast<double>(microbatches_ * world_);
+      report.asks_to_stop |= its[stop_request * kNumberStride] != 0;
+    }
+    return report;
+  };
 }
 
 void DeviceUpdate::run(const Launch& launch) const {
@@ -411,11 +469,14 @@ void DeviceUpdate::update() {
     exchange("all_gather losses", [&] { communicator_->all_gather(said_.view()); });
   }
   run(norm_launch_);
-  if (behind_norm_) behind_norm_();
+  if (EightBitScales* scales = session_->scales(); scales != nullptr) {
+    scales->finish_step(is_sound_);
+    scales->start_copies();
+  }
   // What the backward completes last is the largest of a model with a tied head: its gathering has
   // the other shards' updates beside it.
   for (const Bucket& bucket : std::views::reverse(buckets_)) {
-    if (bucket.together > 0) run(bucket.adamw);
+    if (bucket.together > 0) run(bucket.update);
     if (world_ > 1 && bucket.gather == ExchangePlan::kWithUpdate)
       exchange_beside(kGather, [&] { gather_weights(bucket); });
   }

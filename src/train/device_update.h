@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step's update where a backend has memory of its own, or several processes share it: weights,
 // moments and gradients stay in the backend's memory, and nothing waits for the host, nor the host
-// for it. The global norm and AdamW are programs (see coda/program.h), so whatever backend runs the
-// model runs them too.
+// for it. The global norm and the optimizer's update are programs (see coda/program.h), so whatever
+// backend runs the model runs them too.
 //
-// All parameters are one matrix of rows (UpdateRows), each parameter from the start of a row;
-// weights, moments, gradients and the 16-bit copies are such matrices, so that AdamW of all
-// parameters is one launch. What lies between two parameters is 0 and stays 0. A pass keeps other
-// tensors where gradients will be until it makes them, so these hold until the next pass.
+// An optimizer's formulas are elementwise, so all parameters are one matrix of rows (UpdateRows),
+// each parameter from the start of a row; weights, states, gradients and the 16-bit copies are such
+// matrices, so that the update of all parameters is one launch. What lies between two parameters is
+// 0 and stays 0. A pass keeps other tensors where gradients will be until it makes them, so these
+// hold until the next pass.
 //
 // A weight that products read in 8 bits is updated by a launch of its own, over its own rows and
 // columns, which leaves its copies too (Compiled::parameter_copies). Where a program of copies does
 // not fit in there, it runs behind the update, and of several processes behind the gathering.
 //
-// Of several processes each keeps moments, and master weights that have a 16-bit copy, of its own
+// Of several processes each keeps states, and master weights that have a 16-bit copy, of its own
 // share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
 // the next forward reads is gathered. There are several matrices then, the shards of an
 // ExchangePlan: what is complete is exchanged beside the backward that computes the rest, and
@@ -37,85 +38,57 @@
 #include "coda/backend.h"
 #include "coda/communicator.h"
 #include "coda/compile.h"
-#include "coda/trainer.h"
-#include "train/gradient_session.h"
 #include "train/profiler.h"
+#include "train/step_update.h"
 #include "train/update_rows.h"
 
 namespace coda {
 
-class DeviceUpdate {
+class DeviceUpdate : public StepUpdate {
  public:
-  // clip: the largest norm of a step's gradients, 0: any. `exchange`: of these weights. `squared`:
-  // names of weights whose gradients' squares somebody else leaves in squares(), of one process
-  // only. `copies`: of weights, made whenever these have changed. `communicator`: null where there
-  // is one process. Both it and the backend must outlive it.
-  DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip,
+  // `exchange`: of these weights. `squared`: names of weights whose gradients' squares the plan
+  // leaves, of one process only. `copies`: of weights, made whenever these have changed. The
+  // backend and the options' communicator must outlive it.
+  DeviceUpdate(Backend& backend, const Weights& weights, const TrainOptions& options,
                const ExchangePlan& exchange, const std::set<std::string>& squared,
-               const std::vector<ParameterCopy>& copies, Communicator* communicator);
-  ~DeviceUpdate();
+               const std::vector<ParameterCopy>& copies);
+  ~DeviceUpdate() override;
   DeviceUpdate(const DeviceUpdate&) = delete;
   DeviceUpdate& operator=(const DeviceUpdate&) = delete;
 
-  // All of the state, to the backend and back. Of several processes all call both; each has what
-  // it uploads, and rank 0 gets what is downloaded. A download goes on beside what is run next:
-  // what is downloaded is there once a call of rank 0's result has returned, and start_step() waits
-  // until the backend's memory has been read. Each process copies its own share to the host, and
-  // the others send theirs to rank 0 from there.
-  void upload(Weights& weights, std::vector<Moments>& moments);
-  std::function<void()> start_download(Weights& weights, std::vector<Moments>& moments);
+  GradientMemory gradients() const override { return gradients_; }
+  void bind(GradientSession& session) override;
+  void start_microbatches() override;
+  // Of several processes, in a step's first microbatch weights that start_step() has not gathered
+  // are gathered, each shard before a step of the plan reads it; in the last one gradients are
+  // exchanged beside the backward.
+  GradientSession::Beside beside(bool is_first, bool is_last) override;
+  // Nothing waits for it. Gradients are summed over the processes.
+  std::function<StepReport()> start_step(double rate, int64_t step, bool asks_to_stop) override;
+  void restore_soundness() override { is_sound_.fill(1); }
 
-  // What a plan reads, by name; whole behind gather_weights() and upload().
-  const TensorMap& parameters() const { return parameters_; }
-  const GradientMemory& gradients() const { return gradients_; }
-  // By name, of the weights that are `squared`: row partials of sums of the gradient's squares,
-  // fp32 [rows, columns / 64].
-  const TensorMap& squares() const { return squares_; }
-  // Before the first step: where the tensors of `copies` lie, and what is done in each step behind
-  // the norm, before any copy is made: their scales are found.
-  void bind_copies(const std::function<TensorView(const std::string&)>& place,
-                   std::function<void()> behind_norm);
-  void clear_gradients();
-
-  // Before a step's passes: their losses are added up from 0.
-  void clear_losses();
-  // Behind a pass's forward: if its loss is not finite, no later step changes the state until
-  // restore_soundness().
-  void check_loss(const Tensor& loss);
-  // In the last pass of a step of several processes, before each step of the plan's backward and
-  // behind the last, as Session::BeforeStep has it: exchanges gradients beside the backward.
-  void exchange_before(size_t step);
-  // In the first pass, before each step of the plan's forward and behind the last: gathers the
-  // weights that start_step() has not, each shard before a step reads it.
-  void gather_before(size_t step);
-  // The same at once, where another than that forward reads the weights.
-  void gather_weights();
-  // AdamW's step `step` (1, 2, ...) as adamw_step has it, with gradients summed over the processes
-  // and scaled to the largest norm. Nothing waits for it. If the norm, or a loss of any process
-  // since the last step, is not finite, this and later steps leave the state as it was.
-  // `asks_to_stop` is told to all processes.
-  void start_step(double rate, int64_t step, bool asks_to_stop);
-  // What follows is timed; null: no more. Then the update is launched step by step.
-  void profile(Profiler* profiler) { profiler_ = profiler; }
-  // Of the gradients of the last step, before scaling; fp32 [1, 1].
-  const Tensor& norm() const { return norm_; }
-  // What each process says of the last step, fp32 [kSaid * world, kNumberStride], in the first
-  // element of a row: the sum of its passes' losses, and whether it asks to stop.
-  enum Said : uint8_t { loss_sum, stop_request, kSaid };
-  static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
-  const Tensor& said() const { return said_; }
-  // 1, or 0 since a loss or a norm was not finite; fp32 [1, 1].
-  const Tensor& is_sound() const { return is_sound_; }
-  void restore_soundness() { is_sound_.fill(1); }
+  // Of several processes all call both; each has what it uploads. Each process copies its own share
+  // to the host, and the others send theirs to rank 0 from there.
+  void upload(Weights& weights, std::vector<ParameterState>& states) override;
+  std::function<void()> start_download(Weights& weights,
+                                       std::vector<ParameterState>& states) override;
+  bool has_own_state() const override { return true; }
+  TensorMap parameters() const override { return parameters_; }
+  void gather_weights() override;
 
  private:
-  enum Matrix { master, copy, m, v, gradient, kMatrices };
+  // What each process says of a step, in a row of its own each: the sum of its microbatches'
+  // losses, and whether it asks to stop.
+  enum Said : uint8_t { loss_sum, stop_request, kSaid };
+  static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
+  // Matrices of a bucket; the optimizer's states follow.
+  enum : size_t { master, copy, gradient, first_state };
   using Views = std::map<std::string, TensorView, std::less<>>;
   struct Launch {
     std::string name;
     std::unique_ptr<Kernel> kernel;
     std::vector<TensorView> tensors;
-    std::vector<std::string> missing = {};  // bind_copies() has them: names, or empty
+    std::vector<std::string> missing = {};  // the session has them: names, or empty
   };
   // Rows that are exchanged, and whose state is stored, alike: a shard of the ExchangePlan.
   struct Bucket {
@@ -128,14 +101,14 @@ class DeviceUpdate {
     int64_t own_rows = 0;
     int64_t first_own = 0;
     int64_t squared_rows = 0;    // from the first, whose squares are left in of_spans
-    int64_t first_together = 0;  // of own rows: those that `adamw` updates
+    int64_t first_together = 0;  // of own rows: those that `update` updates
     int64_t together = 0;
     Tensor of_spans;            // squares of own rows, as row partials
     std::vector<float> decays;  // 1 where a row decays
-    Tensor matrices[kMatrices];
+    std::vector<Tensor> matrices;
     std::vector<Launch> squares;
-    Launch adamw;
-    std::deque<Launch> with_copies;  // of a weight: AdamW and copies, or copies of the new weight
+    Launch update;
+    std::deque<Launch> with_copies;  // of a weight: update and copies, or copies of the new weight
   };
   // Of a parameter in its bucket.
   struct Part {
@@ -148,15 +121,23 @@ class DeviceUpdate {
 
   void place(const Weights& weights, const ExchangePlan& exchange, const UpdateRows& rows);
   void allocate();
-  void prepare(double clip, const Weights& weights, const std::vector<ParameterCopy>& copies);
+  void prepare(const Weights& weights, const std::vector<ParameterCopy>& copies);
+  DType type_of(size_t matrix) const;
+  std::string name_of_matrix(size_t matrix) const;
+  // The weights and states; `with_copy`: and the 16-bit copies.
+  std::vector<size_t> state_matrices(bool with_copy) const;
+  void check_loss();
+  std::function<StepReport()> start_report(double rate);
+  void exchange_before(size_t step);
+  void gather_before(size_t step);
   Launch launch_of(const Prepared& prepared);
   // Elements of a dense matrix from one on.
   static TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t cols);
   // Whether it has the rows of all processes, or this one's only.
-  bool is_whole(const Bucket& bucket, Matrix matrix) const;
-  TensorView own(const Bucket& bucket, Matrix matrix) const;
+  bool is_whole(const Bucket& bucket, size_t matrix) const;
+  TensorView own(const Bucket& bucket, size_t matrix) const;
   // A parameter as its own shape, in a matrix that is whole.
-  TensorView part(Matrix matrix, size_t weight) const;
+  TensorView part(size_t matrix, size_t weight) const;
   // Elements [first, first + count) of parameter `weight` that the matrix of process `rank` has,
   // from element `place` of the matrix on.
   struct Held {
@@ -164,18 +145,16 @@ class DeviceUpdate {
     int64_t count = 0;  // 0: none
     int64_t place = 0;
   };
-  Held held(Matrix matrix, size_t weight, int rank) const;
+  Held held(size_t matrix, size_t weight, int rank) const;
   // Of a matrix that is not whole, this process's part.
   struct Share {
-    Matrix matrix = master;
+    size_t matrix = 0;
     size_t bucket = 0;
     TensorView place;
   };
   std::vector<Share> shares() const;
-  // Where the host has a parameter's values of a matrix.
-  struct Fields {
-    float* of[kMatrices] = {};
-  };
+  // Where the host has a parameter's values, by matrix.
+  using Fields = std::map<size_t, float*>;
   void receive_shares(std::span<const Fields> fields) const;
   std::function<void()> start_sending();
   TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
@@ -193,8 +172,11 @@ class DeviceUpdate {
   void update();
 
   Backend& backend_;
-  AdamWOptions options_;
+  Optimizer optimizer_;
+  double clip_;
+  int64_t microbatches_;
   Communicator* communicator_;
+  GradientSession* session_ = nullptr;
   int rank_ = 0;
   int world_ = 1;
   std::vector<Bucket> buckets_;
@@ -209,22 +191,20 @@ class DeviceUpdate {
   std::vector<Part> parts_;                    // as the weights
   std::vector<Tensor> kept_;                   // what the programs hand on
   Tensor of_groups_;                           // sums of squares [world, groups of a process]
-  Tensor numbers_;                             // of this step: see Number
+  Tensor numbers_;                             // of this step: the decay, the optimizer's scalars
   BackendMemory staged_[2];  // numbers_ of this step and the one before, on the host
   int64_t steps_ = 0;
   Tensor norm_;
   Tensor scale_;     // of the gradients, for their largest norm
-  Tensor is_sound_;  // 1, or 0 since something was not finite
-  Tensor said_;
+  Tensor is_sound_;  // 1, or 0 since something was not finite; fp32 [1, 1], as norm_ and scale_
+  Tensor said_;      // fp32 [kSaid * world, kNumberStride]
   TensorMap parameters_;
   GradientMemory gradients_;
   TensorMap squares_;
   Launch loss_check_;
   size_t loss_place_ = 0;  // among its program's tensors
   Launch norm_launch_;
-  std::function<void()> behind_norm_;  // null: nothing
   std::function<void()> recorded_;
-  Profiler* profiler_ = nullptr;
 };
 
 }  // namespace coda

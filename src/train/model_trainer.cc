@@ -20,7 +20,7 @@ TrainOptions train_options_of(const ModelTrainSettings& s, const ModelGraph& mod
                        .eight_bits = s.eight_bits,
                        .eight_bits_except = s.eight_bits_except,
                        .schedule = s.schedule,
-                       .adamw = s.adamw,
+                       .optimizer = s.optimizer,
                        .clip = s.clip,
                        .timing = s.timing,
                        .communicator = s.communicator,

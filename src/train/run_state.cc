@@ -82,6 +82,7 @@ std::string run_state_text(const RunState& state) {
       {"step", state.step},
       {"seed", state.seed},
       {"options", state.options},
+      {"optimizer", state.optimizer},
       {"eight_bit_scales", state.eight_bit_scales},
       {"train_losses", json_of(state.train_losses)},
       {"held_out_losses", json_of(state.held_out_losses)},
@@ -113,6 +114,11 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
   for (const auto& [name, value] : options.items()) {
     if (!value.is_string()) fail(source, "'options' has a value that is no text");
     state.options[name] = value.get<std::string>();
+  }
+  // Versions that had AdamW alone did not name it.
+  if (const auto optimizer = object.find("optimizer"); optimizer != object.end()) {
+    if (!optimizer->is_string()) fail(source, "'optimizer' is no name");
+    state.optimizer = optimizer->get<std::string>();
   }
   state.eight_bit_scales = scales_of(object, source);
   state.train_losses = losses_of(object, "train_losses", state.step, source);

@@ -114,23 +114,26 @@ int64_t limit_of(const ModelTrainSettings& settings, Backend& backend) {
 
 // A config.json may ask for any size: then nothing is planned.
 void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit) {
-  // A weight, its gradient and two moments in fp32; of several processes what none shares.
+  // A weight, its gradient and the states in fp32; of several processes what none shares.
   const int world = settings.communicator == nullptr ? 1 : settings.communicator->world();
   const auto weights = static_cast<double>(parameter_count_of(settings.model));
-  const double needed = weights * (world == 1 ? 16 : 6);
+  const double needed =
+      weights *
+      (world == 1 ? kFloat * static_cast<double>(2 + settings.optimizer.states.size()) : 6);
   if (needed <= static_cast<double>(limit)) return;
   throw MemoryError("not enough memory: training takes at least " + bytes_text(needed) +
                     " for the model's weights, and " + bytes_text(static_cast<double>(limit)) +
                     " are free: make the model smaller");
 }
 
-// A trainer keeps the weights on the host besides, and for a checkpoint the moments.
+// A trainer keeps the weights on the host besides, and for a checkpoint the states.
 void require_host_memory(const ModelStep& step) {
   const Elements elements = elements_of(parameters_of(step.compiled.plan, step.options.sizes));
-  const int64_t needed = 3 * kFloat * elements.all + 2 * elements.copied;
+  const int64_t arrays = 1 + std::ssize(step.options.optimizer.states);
+  const int64_t needed = arrays * kFloat * elements.all + 2 * elements.copied;
   const int64_t free = free_memory();
   if (needed <= free) return;
-  throw MemoryError("not enough memory: weights and moments take " +
+  throw MemoryError("not enough memory: weights and the optimizer's state take " +
                     bytes_text(static_cast<double>(needed)) + " of the host's memory, where " +
                     bytes_text(static_cast<double>(free)) + " are free: make the model smaller");
 }
@@ -145,7 +148,7 @@ FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bo
   const Plan& plan = found.step.compiled.plan;
   const DimValues& sizes = found.step.options.sizes;
   const StepPlace place =
-      step_place(plan, sizes, backend, settings.communicator, settings.adamw.moments);
+      step_place(plan, sizes, backend, settings.communicator, settings.optimizer);
   found.step.workspace = place.workspace;
   found.memory = step_memory(found.step.compiled, sizes, place);
   if (evaluates) found.memory.uses.push_back({"losses of held-out text", evaluation.get()});
@@ -181,10 +184,19 @@ std::string StepMemory::text() const {
   return bytes_text(static_cast<double>(bytes())) + (list.empty() ? "" : list + ")");
 }
 
+int64_t state_bytes(const Optimizer& optimizer, const Backend& backend,
+                    const Communicator* communicator) {
+  const bool is_in_place = backend.is_on_host() && communicator == nullptr;
+  int64_t bytes = 0;
+  for (const OptimizerState& state : optimizer.states)
+    bytes += is_in_place ? kFloat : size_of(state.dtype);
+  return bytes;
+}
+
 StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
-                     const Communicator* communicator, DType moments) {
+                     const Communicator* communicator, const Optimizer& optimizer) {
   return {backend.is_on_host(), communicator == nullptr ? 1 : communicator->world(),
-          backend.workspace_bytes(plan, sizes), moments};
+          backend.workspace_bytes(plan, sizes), state_bytes(optimizer, backend, communicator)};
 }
 
 StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const StepPlace& place) {
@@ -206,7 +218,7 @@ StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const S
   StepMemory memory;
   const auto add = [&](const char* what, int64_t bytes) { memory.uses.push_back({what, bytes}); };
   add("weights", kFloat * own_masters + 2 * elements.copied);
-  add("moments", 2 * (has_matrices ? size_of(place.moments) : kFloat) * own);
+  add("optimizer's state", place.state_bytes * own);
   // What is saved lies where gradients will be, so these take less besides.
   add("gradients", arena.lent_bytes + std::min<int64_t>(arena.bytes, 0) +
                        sum_of(plan, sizes, TensorRole::output, is_apart));

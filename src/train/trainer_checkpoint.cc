@@ -6,9 +6,11 @@
 #include <algorithm>
 
 #include "base/atomic_file.h"
+#include "coda/messages.h"
 #include "io/model_config.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
+#include "train/step_update.h"
 #include "train/stored_weights.h"
 
 namespace coda {
@@ -19,9 +21,15 @@ std::vector<CheckpointTensor> state_of(Trainer& trainer) {
   std::vector<CheckpointTensor> tensors;
   for (size_t i = 0; i < trainer.weights.size(); ++i) {
     WeightTensor& w = trainer.weights[i];
-    Moments& moments = trainer.moments[i];
-    moments.make(w);
-    tensors.push_back({w.name, w.shape, w.values, moments.m, moments.v, w.bf16});
+    ParameterState& state = trainer.states[i];
+    make_state(trainer.optimizer(), w, state);
+    CheckpointTensor& tensor = tensors.emplace_back();
+    tensor.name = w.name;
+    tensor.shape = w.shape;
+    tensor.weights = w.values;
+    tensor.bf16 = w.bf16;
+    for (const OptimizerState& its : trainer.optimizer().states)
+      tensor.states.emplace_back(its.name, state.find(its.name)->second);
   }
   return tensors;
 }
@@ -34,6 +42,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, T
   state.step = trainer.step_count;
   trainer.fetch();
   state.eight_bit_scales = trainer.eight_bit_scales;
+  state.optimizer = trainer.optimizer().name;
   return save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, {}, keep);
 }
 
@@ -51,6 +60,7 @@ std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::
   const std::function<void()> fetched = trainer.start_fetch();
   of_step.step = trainer.step_count;
   of_step.eight_bit_scales = trainer.eight_bit_scales;
+  of_step.optimizer = trainer.optimizer().name;
   return [=, &trainer] {
     fetched();
     trainer.require_finite_weights(of_step.step);
@@ -60,6 +70,10 @@ std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::
 
 RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer) {
   RunState state = load_run_state(checkpoint);
+  require(state.optimizer == trainer.optimizer().name,
+          printable(checkpoint) + ": its optimizer is " + in_quotes(state.optimizer) +
+              ", but this trainer's is " + in_quotes(trainer.optimizer().name) +
+              " (resume with the optimizer of the run that saved it)");
   load_tensors(checkpoint, state_of(trainer));
   trainer.step_count = state.step;
   trainer.eight_bit_scales = state.eight_bit_scales;

@@ -2,49 +2,73 @@
 #include "train/update_programs.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <regex>
 
 #include "program/continued.h"
 #include "program/step_table.h"
+#include "train/optimizer_rows.h"
 
 namespace coda {
 namespace {
 
-std::string number_text(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", static_cast<double>(static_cast<float>(value)));
-  return text;
+// Where the tensors of an update lie, and what is made of them.
+struct Frame {
+  std::string shape;    // of the tiles: "[R, C]"
+  std::string decayed;  // what the step's decay leaves of w0
+  bool has_copy = false;
+  // In the host's memory: states are stored in fp32, and the update is not run where the gradients
+  // are not finite. Elsewhere all is stored as it was then.
+  bool is_on_host = false;
+};
+
+std::string with_decayed(const std::string& formulas, const std::string& decayed) {
+  static const std::regex word(R"(\bdecayed\b)");
+  return std::regex_replace(formulas, word, decayed);
 }
 
-// The formulas of adamw_step in the same order. Where the state is not sound, all is stored as it
-// was. `shape`: of the tiles; `kept_part`: what the step's decay leaves of w0.
-std::string adamw_text(const AdamWOptions& o, bool has_copy, const std::string& shape,
-                       const std::string& kept_part) {
-  const std::string type = ":" + std::string(name_of(o.moments));
-  return R"(
-program adamw {
-  kept = scalar(sound)
-  g = tile(gradient)" +
-         shape + R"() * scalar(scale)
-  m0 = tile(m)" +
-         shape + type + R"()
-  v0 = tile(v)" +
-         shape + type + R"()
-  w0 = tile(master)" +
-         shape + R"()
-  m1 = m0 + )" +
-         number_text(1 - o.beta1) + R"( * (g - m0)
-  v1 = )" +
-         number_text(o.beta2) + " * v0 + " + number_text(1 - o.beta2) + R"( * (g * g)
-  step = m1 / (sqrt(v1) * scalar(root_scale) + )" +
-         number_text(o.eps) + R"()
-  w1 = )" +
-         kept_part + R"( - scalar(step_size) * step
-  w = select(kept, w1, w0)
-  store(m, select(kept, m1, m0))
-  store(v, select(kept, v1, v0))
-  store(master, w)
-)" + (has_copy ? "  store(copy:bf16, w)\n}" : "}");
+std::string update_text(const Optimizer& o, const Frame& f) {
+  const auto line = [](const std::string& text) { return "  " + text + "\n"; };
+  const auto load = [&](const std::string& name, const std::string& type) {
+    return "tile(" + name + f.shape + type + ")";
+  };
+  std::string text = "\nprogram " + o.name + " {\n";
+  if (!f.is_on_host) text += line("kept = scalar(sound)");
+  text += line("g = " + load(kGradient, "") + " * scalar(scale)");
+  for (const auto& [name, dtype] : o.states) {
+    const DType stored = f.is_on_host ? DType::f32 : dtype;
+    text += line(name + "0 = " + load(name, ":" + std::string(name_of(stored))));
+  }
+  text += line("w0 = " + load(kMaster, ""));
+  text += with_decayed(o.formulas, f.decayed);
+  if (!f.is_on_host) text += line("w = select(kept, w1, w0)");
+  for (const auto& [name, dtype] : o.states) {
+    std::string value = name + "1";
+    if (!f.is_on_host) {
+      value = "select(kept, " + value + ", " + name + "0)";
+    } else if (dtype != DType::f32) {
+      value = "as_stored(" + value + ", " + std::string(name_of(dtype)) + ")";
+    }
+    text += line("store(" + name + ", " + value + ")");
+  }
+  const std::string weight = f.is_on_host ? "w1" : "w";
+  text += line("store(" + std::string(kMaster) + ", " + weight + ")");
+  if (f.has_copy) text += line("store(" + std::string(kCopy) + ":bf16, " + weight + ")");
+  return text + "}";
+}
+
+Program with_products_rounded(const Program& program) {
+  Program result{program.name, program.tensors, {}};
+  std::vector<int> values;  // of the program's steps, in the result
+  for (const Step& s : program.steps) {
+    Step step = s;
+    for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];
+    const bool is_product = program::applies(step, Elementwise::mul) && step.shape.is_tensor();
+    result.steps.push_back(std::move(step));
+    const auto last = static_cast<int>(result.steps.size()) - 1;
+    if (is_product) result.steps.push_back({steps::AsStored{DType::f32}, s.shape, {last}});
+    values.push_back(static_cast<int>(result.steps.size()) - 1);
+  }
+  return result;
 }
 
 }  // namespace
@@ -60,8 +84,18 @@ program gradient_norm {
 })";
 }
 
-std::string adamw_of_rows(const AdamWOptions& options, bool has_copy) {
-  return adamw_text(options, has_copy, "[R, C]", "(1 - scalar(decay) * per_row(decays[R])) * w0");
+std::string update_of_rows(const Optimizer& optimizer, bool has_copy) {
+  return update_text(optimizer, {.shape = "[R, C]",
+                                 .decayed = "(1 - scalar(decay) * per_row(decays[R])) * w0",
+                                 .has_copy = has_copy});
+}
+
+Program update_on_host(const Optimizer& optimizer, bool has_copy, bool decays) {
+  return with_products_rounded(
+      parse_program(update_text(optimizer, {.shape = "[R, C]",
+                                            .decayed = decays ? "scalar(kept_share) * w0" : "w0",
+                                            .has_copy = has_copy,
+                                            .is_on_host = true})));
 }
 
 bool fits_update(const ParameterCopy& copy) {
@@ -77,12 +111,14 @@ std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, in
   return apart;
 }
 
-Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,
-                   const AdamWOptions& options) {
-  Program adamw = parse_program(adamw_text(options, true, Shape{weight.rows, weight.cols}.text(),
-                                           weight.decays ? "(1 - scalar(decay)) * w0" : "w0"));
-  std::ranges::find(adamw.tensors, "copy", &TensorDecl::name)->name = copy.parameter;
-  return program::continued(adamw, copy.program);
+Program update_with(const ParameterCopy& copy, const WeightTensor& weight,
+                    const Optimizer& optimizer) {
+  Program update = parse_program(
+      update_text(optimizer, {.shape = Shape{weight.rows, weight.cols}.text(),
+                              .decayed = weight.decays ? "(1 - scalar(decay)) * w0" : "w0",
+                              .has_copy = true}));
+  std::ranges::find(update.tensors, kCopy, &TensorDecl::name)->name = copy.parameter;
+  return program::continued(update, copy.program);
 }
 
 }  // namespace coda

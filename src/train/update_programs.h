@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of a step's update, which DeviceUpdate runs: squares of gradients, their norm, AdamW
-// over the rows of all parameters, and AdamW of one weight with its copies in 8 bits.
+// The programs of a step's update: squares of gradients, their norm, and an optimizer's formulas
+// over the rows of all parameters, over one weight with its copies in 8 bits, and over a tensor of
+// the host.
 #pragma once
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "coda/adamw.h"
 #include "coda/compile.h"
+#include "coda/optimizer.h"
 #include "coda/program.h"
 #include "coda/weights.h"
 
@@ -42,19 +43,29 @@ program loss_check {
 // clip: the largest norm; 0: any.
 std::string norm_text(double clip);
 
-// AdamW of all rows of a matrix; of some the weights do not decay.
-std::string adamw_of_rows(const AdamWOptions& options, bool has_copy);
+// What the frame of an update calls its tensors; a state has its own name.
+inline constexpr const char* kMaster = "master";
+inline constexpr const char* kCopy = "copy";
+inline constexpr const char* kGradient = "gradient";
 
-// Whether AdamW of the weight can leave the copy too. Blocks of 64 rows whose largest magnitude a
-// tile finds before it stores their codes leave no registers for it, and a copy of some columns of
-// the weight has other tiles.
+// Of all rows of a matrix [R, C]; of some the weights do not decay.
+std::string update_of_rows(const Optimizer& optimizer, bool has_copy);
+
+// Of a tensor [R, C] in the host's memory, whose states are fp32 and rounded to their types. Each
+// product is rounded by itself (as_stored), so no backend contracts it into a sum. Nobody runs it
+// for gradients that are not finite.
+Program update_on_host(const Optimizer& optimizer, bool has_copy, bool decays);
+
+// Whether the update of the weight can leave the copy too. Blocks of 64 rows whose largest
+// magnitude a tile finds before it stores their codes leave no registers for it, and a copy of some
+// columns of the weight has other tiles.
 bool fits_update(const ParameterCopy& copy);
 // The parameters of those that do, of one process: of several each updates rows of its own, and a
 // copy wants all of them.
 std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes);
 
-// AdamW of one weight, and its copies.
-Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,
-                   const AdamWOptions& options);
+// The update of one weight, and its copies.
+Program update_with(const ParameterCopy& copy, const WeightTensor& weight,
+                    const Optimizer& optimizer);
 
 }  // namespace coda

@@ -46,7 +46,7 @@ double error_of(const std::vector<float>& values, const std::vector<float>& refe
 // step of full length: after 3 steps weights are compared, after 60 losses.
 TEST_P(TrainingOnGpu, TakesTheCourseOfTheCpu) {
   const auto cpu = cpu::make_cpu_backend({});
-  settings_.adamw.moments = GetParam();
+  settings_.optimizer = make_optimizer("adamw", {}, GetParam());
   ModelTrainer a(settings_, text_, *cpu);
   ModelTrainer b(settings_, text_, *gpu_);
   const double tolerance = GetParam() == DType::f32 ? 1e-4 : 2e-2;
@@ -88,7 +88,7 @@ TEST_P(TrainingOnGpu, TheSameBitsEachTimeAndFromARestoredState) {
   again.finish_step();
   ModelTrainer resumed(settings_, text_, *gpu_);
   resumed.weights = again.weights;
-  resumed.moments = again.moments;
+  resumed.states = again.states;
   resumed.step_count = 4;
   resumed.restored();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(whole.step().norm, resumed.step().norm);

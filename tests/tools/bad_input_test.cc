@@ -211,8 +211,8 @@ TEST_F(BadInput, AStepThatDoesNotFitIntoMemory) {
                     "64",      "--layers", "2",          "--memory", "0.005"};
   expect_train_refuses(
       Words{"--data", text()} + flags, 1,
-      {"a step of 16 sequences of 64 tokens takes", "weights", "moments", "saved for the backward",
-       "5.0 MB are free", "what fits: --batch ", "--accumulate"});
+      {"a step of 16 sequences of 64 tokens takes", "weights", "optimizer's state",
+       "saved for the backward", "5.0 MB are free", "what fits: --batch ", "--accumulate"});
 }
 
 TEST_F(BadInput, SizesBeyondWhatCanBeCounted) {

@@ -57,7 +57,7 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
       int64_t sum = 0;
       for (const json& bytes : memory["uses"]) sum += bytes.get<int64_t>();
       EXPECT_EQ(sum, memory["bytes"]);
-      EXPECT_GT(memory["uses"]["moments"], 0);
+      EXPECT_GT(memory["uses"]["optimizer's state"], 0);
       saved.push_back(memory["uses"]["saved for the backward"]);
       taken.push_back(sum);
     }

@@ -252,6 +252,45 @@ TEST_F(Resume, AChangedStateIsRefusedByTheNameOfItsField) {
   refused("\"steps\":", "\"stops\":", "'options' has no 'steps'");
   refused("\"warmup\":", "\"warm\":", "'options' has no 'warmup'");
   refused("\"clip\":", "\"clap\":", "'options' has no 'clip'");
+  refused("\"beta2\":", "\"bear2\":", "'options' has no 'beta2'");
+  refused("\"optimizer\":\"adamw\"", "\"optimizer\":\"sdg\"", "'optimizer'");
+}
+
+// Of a run's two checkpoints the older one: from there it comes to the same end.
+TEST_F(Resume, GoesOnWithTheOptimizerThatItWasStartedWith) {
+  for (const std::string optimizer : {"adamw", "sgd", "lion"}) {
+    const std::string out = folder / optimizer;
+    ASSERT_EQ(run_coda(command(out) + Words{"--optimizer", optimizer, "--decay", "0.2"}).status, 0);
+    const std::string whole = folder / ("whole_" + optimizer);
+    fs::copy(out, whole, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::remove_all(out + "/" + kLast);
+    const CommandResult other = run_coda(resume(out) + Words{"--optimizer", "lion"});
+    EXPECT_THAT(other.err, HasSubstr("--optimizer: a resumed run keeps the settings"));
+    ASSERT_EQ(run_coda(resume(out)).status, 0);
+    expect_same_end(out, whole);
+  }
+  const CommandResult wrong = run_coda(command(folder / "no") + Words{"--momentum", "0.5"});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("--momentum is no setting of adamw"));
+}
+
+// Versions that had AdamW alone did not name it.
+TEST_F(Resume, ACheckpointThatNamesNoOptimizerIsOfAdamW) {
+  const std::string out = folder / "run";
+  ASSERT_EQ(run_coda(command(out)).status, 0);
+  const std::string whole = folder / "whole";
+  fs::copy(out, whole, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  fs::remove_all(out + "/" + kLast);
+  const fs::path older = fs::canonical(out + "/step-000119");
+  std::string text = read_bytes(older / "run_state.json");
+  for (const std::string named : {"\"optimizer\":\"adamw\",", "\"optimizer\":\"adamw\","}) {
+    ASSERT_NE(text.find(named), std::string::npos);
+    text.erase(text.find(named), named.size());
+  }
+  EXPECT_EQ(text.find("\"optimizer\""), std::string::npos);
+  std::ofstream(older / "run_state.json") << text;
+  ASSERT_EQ(run_coda(resume(out)).status, 0);
+  expect_same_end(out, whole);
 }
 
 TEST_F(Resume, NoDebrisOfAKilledWriteStaysAfterTheStart) {

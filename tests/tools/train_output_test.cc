@@ -61,7 +61,7 @@ TEST_F(TrainOutput, ProgressThenTheLossCurveASampleAndHeldOutBits) {
   EXPECT_THAT(out, StartsWith("memory of a step: "));
   const std::string memory = out.substr(0, out.find('\n'));
   double sum = 0;
-  for (const char* part : {"weights", "moments", "saved for the backward", "temporaries",
+  for (const char* part : {"weights", "optimizer's state", "saved for the backward", "temporaries",
                            "workspace of kernels", "batch and tables", "losses of held-out text"})
     sum += number(memory, part + std::string(" ([0-9]+) bytes"));
   EXPECT_EQ(sum, number(memory, "memory of a step: ([0-9]+) bytes"));

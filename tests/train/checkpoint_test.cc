@@ -55,7 +55,8 @@ class TrainingRun {
 
   std::vector<CheckpointTensor> tensors() {
     std::vector<CheckpointTensor> views;
-    for (Arrays& a : arrays_) views.push_back({a.name, a.shape, a.weights, a.m, a.v, a.bf16});
+    for (Arrays& a : arrays_)
+      views.push_back({a.name, a.shape, a.weights, {{"m", a.m}, {"v", a.v}}, a.bf16});
     return views;
   }
 

@@ -55,7 +55,7 @@ struct Course {
   std::vector<double> norms;
   int64_t step_count = 0;
   Weights weights;  // of rank 0
-  std::vector<Moments> moments;
+  std::vector<ParameterState> states;
   std::vector<float> eight_bit_scales;
   int besides = 0;  // exchanges beside the backward, the update or the forward, of rank 0
 };
@@ -74,7 +74,7 @@ Course trained(ModelTrainSettings settings, int world, int steps, const Course& 
     ModelTrainer trainer(its, text, *backend);
     if (!start.weights.empty()) {
       trainer.weights = start.weights;
-      trainer.moments = start.moments;
+      trainer.states = start.states;
       trainer.step_count = start.step_count;
       trainer.eight_bit_scales = start.eight_bit_scales;
       trainer.restored();
@@ -89,8 +89,8 @@ Course trained(ModelTrainSettings settings, int world, int steps, const Course& 
     trainer.fetch();
     const std::lock_guard lock(mutex);
     if (communicator.rank() == 0) {
-      course = {losses,          norms,           trainer.step_count,
-                trainer.weights, trainer.moments, trainer.eight_bit_scales};
+      course = {losses,          norms,          trainer.step_count,
+                trainer.weights, trainer.states, trainer.eight_bit_scales};
       course.besides = communicator.besides;
     }
   };
@@ -123,7 +123,7 @@ TEST(SeveralProcesses, TakeTheCourseOfOne) {
     const double tolerance = storage == DType::f32 ? 1e-4 : 2e-2;
     for (const int64_t accumulate : {1, 2}) {
       ModelTrainSettings settings = settings_of(storage, accumulate);
-      if (accumulate == 2) settings.adamw.moments = storage;
+      if (accumulate == 2) settings.optimizer = make_optimizer("adamw", {}, storage);
       const Course one = trained(settings, 0, 3);
       for (const int world : {1, 2, 3}) {
         SCOPED_TRACE(std::string(name_of(storage)) + ", " + std::to_string(world));
@@ -135,8 +135,8 @@ TEST(SeveralProcesses, TakeTheCourseOfOne) {
         for (size_t i = 0; i < one.weights.size(); ++i) {
           EXPECT_LT(difference(several.weights[i].values, one.weights[i].values), 10 * tolerance)
               << one.weights[i].name;
-          EXPECT_LT(difference(several.moments[i].m, one.moments[i].m), 10 * tolerance);
-          EXPECT_LT(difference(several.moments[i].v, one.moments[i].v), 20 * tolerance);
+          EXPECT_LT(difference(several.states[i].at("m"), one.states[i].at("m")), 10 * tolerance);
+          EXPECT_LT(difference(several.states[i].at("v"), one.states[i].at("v")), 20 * tolerance);
           EXPECT_EQ(several.weights[i].bf16.empty(), one.weights[i].bf16.empty());
         }
       }
@@ -170,8 +170,8 @@ void expect_same(const Course& a, const Course& b) {
   for (size_t i = 0; i < a.weights.size(); ++i) {
     EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
     EXPECT_EQ(a.weights[i].bf16, b.weights[i].bf16) << a.weights[i].name;
-    EXPECT_EQ(a.moments[i].m, b.moments[i].m) << a.weights[i].name;
-    EXPECT_EQ(a.moments[i].v, b.moments[i].v) << a.weights[i].name;
+    EXPECT_EQ(a.states[i].at("m"), b.states[i].at("m")) << a.weights[i].name;
+    EXPECT_EQ(a.states[i].at("v"), b.states[i].at("v")) << a.weights[i].name;
   }
   EXPECT_EQ(a.eight_bit_scales, b.eight_bit_scales);
 }
@@ -180,7 +180,7 @@ TEST(SeveralProcesses, GiveTheSameBitsEachTimeAndFromARestoredState) {
   for (const EightBits eight : {EightBits::none, EightBits::all}) {
     ModelTrainSettings settings = settings_of(DType::bf16, 2);
     settings.eight_bits = eight;
-    if (eight != EightBits::none) settings.adamw.moments = DType::bf16;
+    if (eight != EightBits::none) settings.optimizer = make_optimizer("adamw", {}, DType::bf16);
     const Course whole = trained(settings, 3, 6);
     expect_same(whole, trained(settings, 3, 6));
     const Course half = trained(settings, 3, 3);
@@ -254,7 +254,7 @@ TEST(SeveralProcesses, GiveTheSameBitsWheneverTheyExchange) {
 TEST(SeveralProcesses, GoOnWhileTheStateOfOneIsCopied) {
   for (const DType moments : {DType::f32, DType::bf16}) {
     ModelTrainSettings settings = settings_of(DType::bf16, 1);
-    settings.adamw.moments = moments;
+    settings.optimizer = make_optimizer("adamw", {}, moments);
     const Course whole = trained(settings, 1, 2);
     for (const bool waits_first : {true, false}) {
       ThreadGroup group(1);
@@ -271,8 +271,8 @@ TEST(SeveralProcesses, GoOnWhileTheStateOfOneIsCopied) {
       for (size_t i = 0; i < whole.weights.size(); ++i) {
         EXPECT_EQ(trainer.weights[i].values, whole.weights[i].values) << whole.weights[i].name;
         EXPECT_EQ(trainer.weights[i].bf16, whole.weights[i].bf16) << whole.weights[i].name;
-        EXPECT_EQ(trainer.moments[i].m, whole.moments[i].m) << whole.weights[i].name;
-        EXPECT_EQ(trainer.moments[i].v, whole.moments[i].v) << whole.weights[i].name;
+        EXPECT_EQ(trainer.states[i].at("m"), whole.states[i].at("m")) << whole.weights[i].name;
+        EXPECT_EQ(trainer.states[i].at("v"), whole.states[i].at("v")) << whole.weights[i].name;
       }
       trainer.fetch();
       EXPECT_NE(trainer.weights[0].values, whole.weights[0].values);
@@ -286,7 +286,7 @@ TEST(SeveralProcesses, GoOnWhileTheStateOfOneIsCopied) {
 TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
   for (const DType moments : {DType::f32, DType::bf16}) {
     ModelTrainSettings settings = settings_of(DType::bf16, 1);
-    settings.adamw.moments = moments;
+    settings.optimizer = make_optimizer("adamw", {}, moments);
     const Course whole = trained(settings, 3, 2);
     const Course later = trained(settings, 3, 3);
     for (const bool waits_first : {true, false}) {
@@ -306,8 +306,8 @@ TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
             const WeightTensor& w = course.weights[i];
             EXPECT_EQ(trainer.weights[i].values, w.values) << w.name;
             EXPECT_EQ(trainer.weights[i].bf16, w.bf16) << w.name;
-            EXPECT_EQ(trainer.moments[i].m, course.moments[i].m) << w.name;
-            EXPECT_EQ(trainer.moments[i].v, course.moments[i].v) << w.name;
+            EXPECT_EQ(trainer.states[i].at("m"), course.states[i].at("m")) << w.name;
+            EXPECT_EQ(trainer.states[i].at("v"), course.states[i].at("v")) << w.name;
           }
         };
         fetched();
@@ -363,11 +363,13 @@ TEST(SeveralProcesses, AreComparedAtTheStart) {
       {"schedule", [](S& s) { s.schedule.floor /= 2; }},
       {"schedule", [](S& s) { s.schedule.warmup_steps += 1; }},
       {"schedule", [](S& s) { s.schedule.total_steps += 1; }},
-      {"adamw", [](S& s) { s.adamw.beta1 = 0.8; }},
-      {"adamw", [](S& s) { s.adamw.beta2 = 0.91; }},
-      {"adamw", [](S& s) { s.adamw.eps = 1e-7; }},
-      {"adamw", [](S& s) { s.adamw.weight_decay = 0.2; }},
-      {"adamw", [](S& s) { s.adamw.moments = DType::bf16; }},
+      {"optimizer", [](S& s) { s.optimizer = make_optimizer("lion"); }},
+      {"optimizer", [](S& s) { s.optimizer.formulas += "  more = w1\n"; }},
+      {"optimizer", [](S& s) { s.optimizer = make_optimizer("adamw", {{"beta1", 0.8}}); }},
+      {"optimizer", [](S& s) { s.optimizer = make_optimizer("adamw", {{"beta2", 0.91}}); }},
+      {"optimizer", [](S& s) { s.optimizer = make_optimizer("adamw", {{"adam-eps", 1e-7}}); }},
+      {"optimizer", [](S& s) { s.optimizer = make_optimizer("adamw", {{"decay", 0.2}}); }},
+      {"optimizer", [](S& s) { s.optimizer = make_optimizer("adamw", {}, DType::bf16); }},
       {"clip", [](S& s) { s.clip = 0.25; }},
       {"exchange_bytes", [](S& s) { s.exchange_bytes = 60'000; }},
       {"model", [&](S& s) { config(s).eps *= 2; }},
@@ -383,6 +385,24 @@ TEST(SeveralProcesses, AreComparedAtTheStart) {
     bytes[static_cast<size_t>(place)] ^= std::byte{1};
     other.bytes = bytes;
     EXPECT_THAT(difference_in([](S&) {}, other), HasSubstr("data (digest)"));
+  }
+}
+
+// SGD without momentum has no state to share.
+TEST(SeveralProcesses, TakeTheCourseOfOneWithEachOptimizer) {
+  ModelTrainSettings settings = settings_of(DType::bf16, 1);
+  settings.schedule.peak = 1e-3;
+  for (const Optimizer& optimizer : {make_optimizer("lion", {}, DType::bf16), make_optimizer("sgd"),
+                                     make_optimizer("sgd", {{"momentum", 0}})}) {
+    settings.optimizer = optimizer;
+    const Course one = trained(settings, 0, 2);
+    const Course several = trained(settings, 2, 2);
+    EXPECT_NEAR(several.losses[1], one.losses[1], 2e-2 * one.losses[1]) << text(optimizer);
+    for (size_t i = 0; i < one.weights.size(); ++i) {
+      EXPECT_LT(difference(several.weights[i].values, one.weights[i].values), 0.05)
+          << one.weights[i].name << ", " << text(optimizer);
+      EXPECT_EQ(several.states[i].size(), optimizer.states.size());
+    }
   }
 }
 
@@ -414,7 +434,7 @@ TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
       Course course = half;
       if (communicator.rank() == 1) change(course);
       trainer.weights = course.weights;
-      trainer.moments = course.moments;
+      trainer.states = course.states;
       trainer.step_count = course.step_count;
       trainer.eight_bit_scales = course.eight_bit_scales;
       std::string error = "no error";
@@ -431,8 +451,9 @@ TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
   EXPECT_THAT(difference([](Course& c) { c.step_count += 1; }), HasSubstr("steps done"));
   EXPECT_THAT(difference([](Course& c) { c.weights.back().values.back() += 1e-3F; }),
               HasSubstr("weights"));
-  EXPECT_THAT(difference([](Course& c) { c.moments[1].m.back() += 1e-3F; }), HasSubstr("moments"));
-  EXPECT_THAT(difference([](Course& c) { c.moments[0].v[0] += 1e-3F; }), HasSubstr("moments"));
+  EXPECT_THAT(difference([](Course& c) { c.states[1].at("m").back() += 1e-3F; }),
+              HasSubstr("states"));
+  EXPECT_THAT(difference([](Course& c) { c.states[0].at("v")[0] += 1e-3F; }), HasSubstr("states"));
   EXPECT_THAT(difference([](Course& c) { c.eight_bit_scales[0] *= 2; }), HasSubstr("scales"));
 }
 
@@ -497,14 +518,14 @@ TEST(SeveralProcesses, HaveTheCopiesOfTheirNewWeights) {
         copies.push_back(given_copies(trainer, *backend));
         if (communicator.rank() > 0) return;
         course.weights = trainer.weights;
-        course.moments = trainer.moments;
+        course.states = trainer.states;
         course.eight_bit_scales = trainer.eight_bit_scales;
       };
       in_threads(2, run, true);
       const auto backend = cpu::make_cpu_backend({.threads = 1});
       ModelTrainer alone(one, text, *backend);
       alone.weights = course.weights;
-      alone.moments = course.moments;
+      alone.states = course.states;
       alone.eight_bit_scales = course.eight_bit_scales;
       alone.restored();
       const auto expected = given_copies(alone, *backend);
@@ -562,8 +583,8 @@ TEST(SeveralProcesses, GoOnWhileTheirCheckpointIsWritten) {
   EXPECT_EQ(restore(folder / "step-000002", restored).step, 2);
   for (size_t i = 0; i < whole.weights.size(); ++i) {
     EXPECT_EQ(restored.weights[i].values, whole.weights[i].values) << whole.weights[i].name;
-    EXPECT_EQ(restored.moments[i].m, whole.moments[i].m);
-    EXPECT_EQ(restored.moments[i].v, whole.moments[i].v);
+    EXPECT_EQ(restored.states[i].at("m"), whole.states[i].at("m"));
+    EXPECT_EQ(restored.states[i].at("v"), whole.states[i].at("v"));
   }
 }
 

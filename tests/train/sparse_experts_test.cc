@@ -64,7 +64,7 @@ TEST(TrainingSparseExperts, HasTheSameBitsForAnyThreadsAndFromARestoredState) {
     for (int i = 0; i < 3; ++i) whole.step();
     whole.fetch();
     resumed.weights = whole.weights;
-    resumed.moments = whole.moments;
+    resumed.states = whole.states;
     resumed.step_count = whole.step_count;
     resumed.restored();
     for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);

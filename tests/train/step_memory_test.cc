@@ -75,7 +75,8 @@ TEST(StepMemory, IsWhatATrainerAllocatesInABackendsMemory) {
         settings.storage = storage;
         settings.accumulate = accumulate;
         settings.objective = objective;
-        settings.adamw.moments = objective == Objective::speed ? DType::bf16 : DType::f32;
+        settings.optimizer =
+            make_optimizer("adamw", {}, objective == Objective::speed ? DType::bf16 : DType::f32);
         CountingBackend backend;
         const StepMemory memory = step_memory(settings, backend, false);
         EXPECT_EQ(backend.allocated, 0);
@@ -120,7 +121,7 @@ TEST(StepMemory, OfSeveralProcessesIsWhatEachAllocates) {
 }
 
 // On the host a gradient lies where activations were, unless passes add to it.
-TEST(StepMemory, OnTheHostIsWeightsMomentsAndTheArena) {
+TEST(StepMemory, OnTheHostIsWeightsStatesAndTheArena) {
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   const Tokens text = counting_text(500);
   for (const DType storage : {DType::f32, DType::bf16}) {
@@ -129,7 +130,7 @@ TEST(StepMemory, OnTheHostIsWeightsMomentsAndTheArena) {
     const StepMemory memory = step_memory(settings, *backend, false);
     ModelTrainer trainer(settings, text, *backend);
     const int64_t parameters = trainer.model().parameter_count();
-    EXPECT_EQ(use_of(memory, "moments"), 8 * parameters);
+    EXPECT_EQ(use_of(memory, "optimizer's state"), 8 * parameters);
     EXPECT_EQ(use_of(memory, "gradients"), 0);
     EXPECT_GE(use_of(memory, "weights"), 4 * parameters);
     EXPECT_LE(use_of(memory, "weights"), (storage == DType::f32 ? 4 : 6) * parameters);
@@ -234,7 +235,8 @@ TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
               HasSubstr("what fits: --recompute layer ("));
 }
 
-// The state is shared: each process has its part of moments, and of master weights with a copy.
+// The state is shared: each process has its part of the optimizer's state, and of master weights
+// with a copy.
 TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
   LlamaConfig config = std::get<LlamaConfig>(tiny_model());
   config.hidden = 256;  // rows that fill a matrix up are few then
@@ -249,7 +251,7 @@ TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
   const auto share = [&](const char* what) {
     return static_cast<double>(use_of(of(2), what)) / static_cast<double>(use_of(of(1), what));
   };
-  EXPECT_NEAR(share("moments"), 0.5, 0.02);
+  EXPECT_NEAR(share("optimizer's state"), 0.5, 0.02);
   EXPECT_NEAR(share("weights"), 4.0 / 6, 0.03);  // 4 / 2 + 2 bytes of 4 + 2
   EXPECT_NEAR(share("gradients"), 1, 0.04);
   EXPECT_EQ(use_of(of(2), "saved for the backward"), use_of(of(1), "saved for the backward"));

@@ -40,7 +40,7 @@ inline ModelConfig tiny_model_of_blocks() {
 // As from a checkpoint.
 inline void go_on_from(ModelTrainer& resumed, const ModelTrainer& whole) {
   resumed.weights = whole.weights;
-  resumed.moments = whole.moments;
+  resumed.states = whole.states;
   resumed.eight_bit_scales = whole.eight_bit_scales;
   resumed.step_count = whole.step_count;
   resumed.restored();

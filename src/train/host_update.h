@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The update of one process on the host: weights and states are the trainer's fields, gradients are
+// the session's, and nothing is copied. Each parameter is updated by itself.
+#pragma once
+
+#include "train/step_update.h"
+
+namespace coda {
+
+class HostUpdate : public StepUpdate {
+ public:
+  HostUpdate(Backend& backend, const TrainOptions& options);
+
+  void bind(GradientSession& session) override { session_ = &session; }
+  void start_microbatches() override;
+  GradientSession::Beside beside(bool is_first, bool is_last) override;
+  std::function<StepReport()> start_step(double rate, int64_t step, bool asks_to_stop) override;
+  void restore_soundness() override { is_sound_ = true; }
+  void upload(Weights& weights, std::vector<ParameterState>& states) override;
+  std::function<void()> start_download(Weights& weights,
+                                       std::vector<ParameterState>& states) override;
+  bool has_own_state() const override { return false; }
+  TensorMap parameters() const override { return parameters_; }
+
+ private:
+  Backend& backend_;
+  Optimizer optimizer_;
+  double clip_;
+  int64_t microbatches_;
+  TensorUpdate update_;
+  GradientSession* session_ = nullptr;
+  std::vector<UpdatedTensor> tensors_;  // as the weights
+  TensorMap parameters_;
+  double losses_ = 0;
+  bool is_sound_ = true;
+  Tensor sound_;  // the same, for scales of 8-bit operands
+};
+
+}  // namespace coda

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step_update.h"
+
+#include <set>
+
+#include "base/memory_error.h"
+#include "coda/messages.h"
+#include "train/compared_settings.h"
+#include "train/device_update.h"
+#include "train/host_update.h"
+
+namespace coda {
+
+// Of one process the plan's programs leave squares for the norm; gradients of several are added up
+// first.
+std::unique_ptr<StepUpdate> make_update(Compiled& compiled, const Weights& weights,
+                                        Backend& backend, const TrainOptions& options) {
+  Communicator* const all = options.communicator;
+  if (backend.is_on_host() && all == nullptr) return std::make_unique<HostUpdate>(backend, options);
+  const int world = all == nullptr ? 1 : all->world();
+  std::vector<std::string> names;
+  for (const WeightTensor& w : weights) names.push_back(w.name);
+  const std::set<std::string> squared =
+      world == 1 ? leave_squares(compiled.plan, names) : std::set<std::string>();
+  const ExchangePlan exchange =
+      exchange_plan(compiled, exchanged_parameters(weights), world, options.exchange_bytes);
+  if (all != nullptr) all->require_same(compared_settings(exchange));
+  return std::make_unique<DeviceUpdate>(backend, weights, options, exchange, squared,
+                                        compiled.parameter_copies);
+}
+
+void make_state(const Optimizer& optimizer, const WeightTensor& weight, ParameterState& state) {
+  for (const OptimizerState& its : optimizer.states) {
+    std::vector<float>& values = state[its.name];
+    if (values.empty())
+      values = zeros_for<float>("the state " + in_quotes(its.name) + " of " + optimizer.name +
+                                    " for " + in_quotes(weight.name),
+                                weight.values.size());
+  }
+}
+
+}  // namespace coda
