@@ -125,13 +125,15 @@ sanitize: setup
 	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS)
 
 # Made-up inputs for all that reads a file or a stranger's words, an hour of each target, guided by
-# the code that they reach: `make fuzz SECONDS_OF_EACH=60 FUZZ="config npz"`. A finding's input is kept.
+# the code that they reach: `make fuzz SECONDS_OF_EACH=60 FUZZ="config npz"`. The input of a finding
+# is kept in build-fuzz.
 SECONDS_OF_EACH ?= 3600
 FUZZ ?= config tokenizer safetensors npz program graph formula hello
 FIRST ?= 0
 fuzz: setup
 	@mkdir -p build-fuzz
-	@$(CMAKE) -G Ninja -S . -B build-fuzz $(CMAKE_ARGS) -DCODA_FUZZ=ON > build-fuzz/configure.log 2>&1 \
+	@$(CMAKE) -G Ninja -S . -B build-fuzz $(CMAKE_ARGS) -DCODA_FUZZ=ON \
+		> build-fuzz/configure.log 2>&1 \
 		|| { cat build-fuzz/configure.log; exit 1; }
 	$(CMAKE) --build build-fuzz -j $(JOBS) --target fuzz
 	cd build-fuzz && printf '%s\n' $(FUZZ) | \

@@ -157,7 +157,7 @@ def text() -> str:
                  for value in (point << 8 | compatible << 7 | len(parts), *parts)]),
         numbers("kCompositions", "First, second, what they compose to. Hangul has none.",
                 [value for triple in sorted(forms.compositions) for value in triple])]
-    properties = ", ".join(f'{{"{name}", k{name}}}' for name in PROPERTIES)
+    properties = ",\n    ".join(f'{{"{name}", k{name}}}' for name in PROPERTIES)
     return f"""// SPDX-License-Identifier: Apache-2.0
 // Made by scripts/unicode_tables.py, which asks the package: {versions}.
 #include "tokenizer/unicode.h"
@@ -174,9 +174,9 @@ constexpr NamedProperty kProperties[] = {{
 }}  // namespace
 
 const UnicodeTables& unicode_tables() {{
-  static constexpr UnicodeTables kTables{{
-      kCategoryNames, kCategoryRuns, kScriptNames,    kScriptRuns,   kProperties,
-      kNumeric,       kMarkRuns,     kDecompositions, kCompositions}};
+  static constexpr UnicodeTables kTables{{kCategoryNames, kCategoryRuns,   kScriptNames,
+                                         kScriptRuns,    kProperties,     kNumeric,
+                                         kMarkRuns,      kDecompositions, kCompositions}};
   return kTables;
 }}
 

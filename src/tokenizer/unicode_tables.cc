@@ -2732,7 +2732,11 @@ constexpr uint32_t kCompositions[] = {
 };
 
 constexpr NamedProperty kProperties[] = {
-    {"Alphabetic", kAlphabetic}, {"Lowercase", kLowercase}, {"Uppercase", kUppercase}, {"Ideographic", kIdeographic}, {"Emoji", kEmoji}};
+    {"Alphabetic", kAlphabetic},
+    {"Lowercase", kLowercase},
+    {"Uppercase", kUppercase},
+    {"Ideographic", kIdeographic},
+    {"Emoji", kEmoji}};
 // clang-format on
 
 }  // namespace

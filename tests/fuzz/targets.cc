@@ -116,7 +116,7 @@ std::unique_ptr<Target> tokenizer() {
       small_tokenizer(),
       small_tokenizer(R"("normalizer": {"type": "NFKC"}, "pre_tokenizer": {"type": "Sequence",
  "pretokenizers": [{"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex":
- "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}]++[\\r\\n]*|\\s+(?!\\S)|\\s+"}},
+ "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}]++|\\s+(?!\\S)|\\s+"}},
  {"type": "Digits", "individual_digits": true}]},)"),
       small_tokenizer(R"("normalizer": null, "pre_tokenizer": {"type": "Metaspace",
  "replacement": "▁", "prepend_scheme": "first", "split": true},)"),

@@ -38,7 +38,8 @@ TEXTS = [
     "def f(x):\n    return x ** 2  # square\n", "<s>in</s> the text<|endoftext|>",
     "<|endoftext|><|endoftext|>",
     "x <|mask|> y", "<|mask|>  <|mask|>", "zz<|word|>zz Café<|word|>", "▁already▁there", "▁", " ▁ ",
-    "<0x41><0x0A>", "①② 12 ﬁne fine ½ 1⁄2 ㍿", "a" * 300, " " * 300, "ab" * 400, "\u0301\u0301", "\U0010ffff\ue000",
+    "<0x41><0x0A>", "①② 12 ﬁne fine ½ 1⁄2 ㍿",
+    "a" * 300, " " * 300, "ab" * 400, "\u0301\u0301", "\U0010ffff\ue000",
     "The quick brown fox jumps over the lazy dog. " * 6]
 INVALID = [b"\xff", b"ab\xc3", b"\xc3(", b"\xe2\x82", b"\xf0\x9f\x98 ok \xf0\x9f\x98\x80",
            b"\xed\xa0\x80", b"\xc0\xaf", b"a\x80\x80b", b"\xf4\x90\x80\x80", b"\xe2\x28\xa1"]
@@ -132,7 +133,8 @@ def kinds() -> dict[str, Tokenizer]:
                         pre_tokenizers.Digits(), split(r"\p{P}", "contiguous"),
                         split(r"\t", "removed"), prefix=True)
     return {
-        "gpt2": gpt2, "llama3": llama3, "qwen": qwen, "compatible": compatible, "smollm": smollm, "inverted": inverted,
+        "gpt2": gpt2, "llama3": llama3, "qwen": qwen, "compatible": compatible,
+        "smollm": smollm, "inverted": inverted,
         "prefixed": prefixed, "llama2": sentencepiece(True), "unknown": sentencepiece(False),
         "mistral": sentencepiece(True, **metaspace("first", False)),
         "metaspace": sentencepiece(True, **metaspace("always", True)),
