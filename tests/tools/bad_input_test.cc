@@ -308,8 +308,7 @@ TEST_F(BadInput, ADiskThatFillsUpStopsTheRunAndKeepsTheLastCheckpoint) {
       run_coda(Words{"train", "--out", out()} + kTiny +
                    Words{"--data", text(), "--steps", "1000000", "--save-every", "1"},
                {.file_limit = int64_t{1} << 40, .while_running = [this](pid_t child) {
-                  for (int i = 0; i < 10000 && !fs::exists(folder / "run/step-000002"); ++i)
-                    usleep(1000);
+                  EXPECT_TRUE(wait_for_file(child, folder / "run/step-000002"));
                   const rlimit limit{1000, 1000};
                   prlimit(child, RLIMIT_FSIZE, &limit, nullptr);
                 }});
@@ -320,13 +319,14 @@ TEST_F(BadInput, ADiskThatFillsUpStopsTheRunAndKeepsTheLastCheckpoint) {
   for (const std::string& name : names_in(out())) EXPECT_EQ(name.find(".tmp"), std::string::npos);
   const CommandResult eval = run_coda({"eval", last, "--data", folder / "text.txt"});
   EXPECT_EQ(eval.status, 0) << eval.err;
-  const CommandResult resumed =
-      run_coda({"train", "--out", out(), "--data", folder / "text.txt", "--resume"},
-               {.while_running = [](pid_t child) {
-                 usleep(300000);
-                 kill(child, SIGINT);
-               }});
-  EXPECT_TRUE(resumed.status == 130 || resumed.status == 128 + SIGINT) << resumed.err;
+  const CommandResult resumed = run_coda(
+      {"train", "--out", out(), "--data", folder / "text.txt", "--resume"},
+      {.while_running = [&](pid_t child) {
+        const auto latest = [&] { return fs::read_symlink(folder / "run/latest"); };
+        EXPECT_TRUE(wait_until(child, [&, before = latest()] { return latest() != before; }));
+        kill(child, SIGINT);
+      }});
+  EXPECT_EQ(resumed.status, 130) << resumed.err;
 }
 
 TEST_F(BadInput, TwoRunsInOneFolder) {
@@ -335,7 +335,7 @@ TEST_F(BadInput, TwoRunsInOneFolder) {
   CommandResult resumed;
   run_coda(Words{"train", "--out", out()} + kTiny + Words{"--data", data, "--steps", "1000000"},
            {.while_running = [&](pid_t child) {
-             for (int i = 0; i < 10000 && !fs::exists(folder / "run/latest"); ++i) usleep(1000);
+             EXPECT_TRUE(wait_for_file(child, folder / "run/latest"));
              second = train({"--data", data, "--steps", "2", "--overwrite"});
              resumed = run_coda({"train", "--out", out(), "--data", data, "--resume"});
              kill(child, SIGKILL);

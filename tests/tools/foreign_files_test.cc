@@ -241,7 +241,7 @@ TEST_F(ForeignFiles, NoFileWithANameThatAnybodyCanGuessIsOpened) {
   run_coda(Words{"train", "--out", folder / "run", "--data", data} + kTinyModel +
                Words{"--steps", "100000"},
            {.while_running = [&](pid_t child) {
-             for (int i = 0; i < 10000 && !fs::exists(folder / "run/latest"); ++i) usleep(1000);
+             EXPECT_TRUE(wait_for_file(child, folder / "run/latest"));
              std::error_code error;
              for (const auto& entry :
                   fs::directory_iterator("/proc/" + std::to_string(child) + "/fd", error))

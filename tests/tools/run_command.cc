@@ -59,6 +59,21 @@ CommandResult run_coda(const std::vector<std::string>& arguments, const CommandO
   return result;
 }
 
+bool wait_until(pid_t child, const std::function<bool()>& holds) {
+  while (!holds()) {
+    siginfo_t ended{};
+    if (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        ended.si_pid == child)
+      return holds();
+    usleep(2000);
+  }
+  return true;
+}
+
+bool wait_for_file(pid_t child, const fs::path& file) {
+  return wait_until(child, [&] { return fs::exists(file); });
+}
+
 TestFolder::TestFolder() {
   std::string name = (fs::temp_directory_path() / "coda_test_XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for a test");
