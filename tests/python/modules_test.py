@@ -35,6 +35,28 @@ class Optimizer(unittest.TestCase):
         for a, b in zip(ours, theirs):
             torch.testing.assert_close(a, b, rtol=2e-6, atol=2e-7)
 
+    def test_adamw_takes_gradients_however_they_lie(self):
+        torch.manual_seed(1)
+        layouts = {
+            "transposed": lambda: torch.randn(6, 8).t(),
+            "every second column": lambda: torch.randn(8, 12)[:, ::2],
+            "columns of a wider one": lambda: torch.randn(8, 20)[:, 5:11],
+            "rows that are one": lambda: torch.randn(6).expand(8, 6),
+            "one number": lambda: torch.randn(()).expand(8, 6),
+            "permuted": lambda: torch.randn(6, 2, 8)[:, 1].permute(1, 0),
+        }
+        for name, made in layouts.items():
+            with self.subTest(name):
+                ours, theirs = (nn.Parameter(torch.ones(8, 6)) for _ in range(2))
+                mine, reference = coda_cpp.AdamW([ours]), torch.optim.AdamW([theirs])
+                for _ in range(3):
+                    ours.grad = made()
+                    self.assertFalse(ours.grad.is_contiguous())
+                    theirs.grad = ours.grad.clone(memory_format=torch.contiguous_format)
+                    mine.step()
+                    reference.step()
+                torch.testing.assert_close(ours, theirs, rtol=2e-6, atol=2e-7)
+
     def test_adamw_passes_opcheck_and_refuses_what_it_cannot_do(self):
         def tensors():
             return [torch.rand(4, 3), torch.rand(5)]
