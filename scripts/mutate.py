@@ -20,7 +20,7 @@ package's extension module built in this tree (README.md), and nothing is compil
 
 The sources are copied to FOLDER/source, where bugs are planted, and built in its folder build, each
 time only what depends on the change. Tests must pass there before anything is planted. A mutant is
-noticed if a test fails, crashes or does not end; one that does not compile is an error of the list.
+noticed if a test fails, crashes or takes five times as long as all of its program's; one that does not compile is an error of the list.
 Exits with 1 if one survives.
 """
 
@@ -120,6 +120,7 @@ class Scratch:
         self.source = folder / "source"
         self.build = self.source / "build"
         self.jobs = jobs
+        self.limits: dict[str, float] = {}  # seconds of a program's tests, once they have run
 
     def refresh(self) -> None:
         """Brings the copy to the sources' state; what has not changed keeps its time."""
@@ -179,7 +180,7 @@ class Scratch:
             return self.test_python(tests, explain)
         try:
             said = self.command([self.path(program), "--gtest_filter=" + tests, "--gtest_brief=1",
-                                 "--gtest_fail_fast"], TIMEOUT_S).stdout
+                                 "--gtest_fail_fast"], self.limits.get(program, TIMEOUT_S)).stdout
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             if explain:
                 print(error, error.stdout or "", sep="\n")
@@ -194,7 +195,7 @@ class Scratch:
         try:
             self.command(["env", f"PYTHONPATH={paths}", "PYTHONDONTWRITEBYTECODE=1",
                           str(self.source / ".venv/bin/python"), "-m", "unittest", "-q", "-f",
-                          *tests.split()], TIMEOUT_S)
+                          *tests.split()], self.limits.get(PYTHON, TIMEOUT_S))
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             if explain:
                 print(error, error.stdout or "", sep="\n")
@@ -213,8 +214,10 @@ def run(mutants: list[Mutant], scratch: Scratch) -> int:
     for program in sorted({program for program, _ in tests}):
         together = (" " if program == PYTHON else ":").join(
             sorted({t for p, t in tests if p == program}))
+        start = time.monotonic()
         if not scratch.test(program, together, explain=True):
             sys.exit(f"mutate: {program} {together} fails before anything is planted")
+        scratch.limits[program] = max(60, 5 * (time.monotonic() - start))
     survivors, broken = [], []
     for count, m in enumerate(mutants, 1):
         path = scratch.source / m.file

@@ -319,11 +319,12 @@ TEST_F(BadInput, ADiskThatFillsUpStopsTheRunAndKeepsTheLastCheckpoint) {
   for (const std::string& name : names_in(out())) EXPECT_EQ(name.find(".tmp"), std::string::npos);
   const CommandResult eval = run_coda({"eval", last, "--data", folder / "text.txt"});
   EXPECT_EQ(eval.status, 0) << eval.err;
+  const auto latest = [&] { return fs::read_symlink(folder / "run/latest"); };
+  const fs::path before = latest();
   const CommandResult resumed = run_coda(
-      {"train", "--out", out(), "--data", folder / "text.txt", "--resume"},
+      {"train", "--out", out(), "--data", folder / "text.txt", "--resume", "--save-every", "1"},
       {.while_running = [&](pid_t child) {
-        const auto latest = [&] { return fs::read_symlink(folder / "run/latest"); };
-        EXPECT_TRUE(wait_until(child, [&, before = latest()] { return latest() != before; }));
+        EXPECT_TRUE(wait_until(child, [&] { return latest() != before; }));
         kill(child, SIGINT);
       }});
   EXPECT_EQ(resumed.status, 130) << resumed.err;
