@@ -20,7 +20,8 @@ package's extension module built in this tree (README.md), and nothing is compil
 
 The sources are copied to FOLDER/source, where bugs are planted, and built in its folder build, each
 time only what depends on the change. Tests must pass there before anything is planted. A mutant is
-noticed if a test fails, crashes or takes five times as long as all of its program's; one that does not compile is an error of the list.
+noticed if a test fails, crashes or takes five times as long as all of its program's do; one that
+does not compile is an error of the list.
 Exits with 1 if one survives.
 """
 
