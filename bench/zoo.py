@@ -221,7 +221,7 @@ def _configured(name: str, config_class):
     default = config_class()
     known = {*vars(default), *config_class.attribute_map}
     changed = {key: size for key, size in _SIZES.items()
-               if key in known and isinstance(getattr(default, key), int)}
+               if key in known and isinstance(getattr(default, key, None), int)}
     changed |= {key: 0.0 for key in vars(default)
                 if any(part in key for part in _DROPOUT)
                 and isinstance(getattr(default, key), float)}

@@ -258,14 +258,31 @@ def where_known(node: fx.Node) -> list[fx.Node]:
         return _part(node)
     if node.target is _aten.select.int and _is_column(node.args[0], node.args[1]):
         return _select(node, *node.args)
-    if node.target is LINEAR and "c" in (layouts.known(node.args[0]) or "")[:-1]:
-        # Of each head, or of what has its columns elsewhere: its rows are others than before.
-        rows = _add(node, _aten.expand.default, node.args[0], [-1] * value_of(node.args[0]).dim())
-        node.update_arg(0, rows)
+    if node.target is LINEAR or node.target in layouts.BROADCASTING:
+        _read_rows(node)
     if node.target is _aten.dropout.default and node.args[2] and layouts.known(node.args[0]) and (
             0 < node.args[1] < 1):
         return _dropout(node)
     return [node]
+
+
+def _read_rows(node: fx.Node) -> None:
+    """Reads an operand whose rows are others' columns as what PyTorch made: of a product, each head
+    or what a convolution has; of a sum, what is transposed so that its rows are last."""
+    operands = [arg for arg in node.all_input_nodes if layouts.known(arg)]
+    if node.target is LINEAR:
+        apart = [arg for arg in operands[:1] if "c" in layouts.known(arg)[:-1]]
+    else:
+        try:
+            layouts.broadcast([value_of(arg).shape for arg in operands],
+                              list(map(layouts.known, operands)), value_of(node).shape)
+            return
+        except layouts.NotUnderstood:
+            apart = [arg for arg in operands if "c" in layouts.known(arg)[:-1]]
+    if len(apart) < len(operands) or node.target is LINEAR:
+        for arg in apart:
+            node.replace_input_with(arg, _add(
+                node, _aten.expand.default, arg, [-1] * value_of(arg).dim()))
 
 
 def _is_column(source: fx.Node, dim: int) -> bool:

@@ -50,12 +50,14 @@ def _readers(node: fx.Node) -> Iterator[fx.Node]:
             yield user
 
 
-def _view_of(node: fx.Node) -> tuple[fx.Node | None, fx.Node]:
-    """A reshape of the rows, if the node is one, and what it is of."""
-    if node.target is _aten.reshape.default and layouts.same(
+def _views_of(node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
+    """Reshapes of the rows that end in the node, the last first, and what they are of."""
+    views = []
+    while node.target is _aten.reshape.default and layouts.same(
             value_of(node).shape[-1], value_of(node.args[0]).shape[-1]):
-        return node, node.args[0]
-    return None, node
+        views.append(node)
+        node = node.args[0]
+    return views, node
 
 
 def _add(before: fx.Node, like: fx.Node, *arguments: object) -> fx.Node:
@@ -67,9 +69,9 @@ def _add(before: fx.Node, like: fx.Node, *arguments: object) -> fx.Node:
     return made
 
 
-def _reshaped(before: fx.Node, view: fx.Node | None, x: fx.Node) -> fx.Node:
-    """x, whose last dimension may be of another size, in the rows of the view's result."""
-    return x if view is None else _add(before, view, x, [*view.args[1][:-1], -1])
+def _reshaped(before: fx.Node, views: list[fx.Node], x: fx.Node) -> fx.Node:
+    """x, whose last dimension may be of another size, in the rows of the views' result."""
+    return _add(before, views[0], x, [*views[0].args[1][:-1], -1]) if views else x
 
 
 def _replace(node: fx.Node, made: fx.Node) -> None:
@@ -79,25 +81,24 @@ def _replace(node: fx.Node, made: fx.Node) -> None:
 
 def _before_product(turn: fx.Node, written: set[fx.Node]) -> None:
     """turn(view(linear(x)))  is  linear(turn(view(x))), if nobody else reads what is between."""
-    view, product = _view_of(turn.args[0])
+    views, product = _views_of(turn.args[0])
     if product.target is not LINEAR or not written.isdisjoint(
-            [turn, *turn.all_input_nodes, product, *product.all_input_nodes]) or any(
-                len(node.users) > 1 for node in (turn.args[0], product)) or _has_free_size(view):
+            [turn, *views, product, *product.all_input_nodes]) or any(
+                len(node.users) > 1 for node in (*views, product)) or _has_free_size(views):
         return
     x, *others = product.args
-    made = _add(turn, turn, _reshaped(turn, view, x), *turn.args[1:])
+    made = _add(turn, turn, _reshaped(turn, views, x), *turn.args[1:])
     _replace(turn, _add(turn, product, made, *others))
-    for node in (view, product):
-        if node is not None:
-            node.graph.erase_node(node)
+    for node in (*views, product):
+        node.graph.erase_node(node)
 
 
 def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
     """linear(view(turn(x)))  is  view(turn(linear(x))), where x is made by what is understood."""
     x, *others = product.args
-    view, turn = _view_of(x)
-    if not _is_of_rows(turn) or _has_free_size(view) or not written.isdisjoint(
-            [x, turn, turn.args[0], product]):
+    views, turn = _views_of(x)
+    if not _is_of_rows(turn) or _has_free_size(views) or not written.isdisjoint(
+            [*views, turn, turn.args[0], product]):
         return
     source = turn.args[0]
     while source.target in FREE and source.all_input_nodes:
@@ -106,12 +107,12 @@ def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
             value_of(source).shape[-1], value_of(turn).shape[-1]):  # else it is of heads
         return
     made = _add(product, turn, _add(product, product, turn.args[0], *others), *turn.args[1:])
-    _replace(product, _reshaped(product, view, made))
-    for node in (view, turn):
-        if node is not None and not node.users:
+    _replace(product, _reshaped(product, views, made))
+    for node in (*views, turn):
+        if not node.users:
             node.graph.erase_node(node)
 
 
-def _has_free_size(view: fx.Node | None) -> bool:
+def _has_free_size(views: list[fx.Node]) -> bool:
     """Whether -1 stands for a size of the rows, so that it cannot stand for that of the columns."""
-    return view is not None and -1 in view.args[1][:-1]
+    return bool(views) and -1 in views[0].args[1][:-1]
