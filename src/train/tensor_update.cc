@@ -15,7 +15,9 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kMostColumns = 2048;  // what backends take at once
+// A CPU asks for the rows that come next while it works on one: of so many columns these stay in
+// its first-level cache.
+constexpr int64_t kMostColumns = 256;
 constexpr int64_t kFewColumns = 64;     // where rows cost more than they hold
 
 int64_t columns_of(int64_t elements) {
