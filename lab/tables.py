@@ -399,7 +399,7 @@ def losses_of(folder: str, names: dict[str, str]) -> str:
 def fp8_losses() -> str:
     """With scales that are powers of two."""
     return losses_of("fp8_losses_of_powers", {
-        "bf16": "bf16", "fp8": "`fp8`", "fp8-kept": "`fp8-kept`", "fp8-block": "`fp8-block`"})
+        "bf16": "bf16", "fp8": "`fp8`", "fp8-kept": "`fp8-kept`"})
 
 
 def fp8_losses_before() -> str:

@@ -225,9 +225,8 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   option(
       "--dtype", f.dtype,
       "fp32; bf16 with fp32 master weights and gradients; fp8: bf16 with products in 8 bits, but "
-      "for the gradient of the head's weight; fp8-body: but for the head's; fp8-all: every one; "
-      "fp8-kept: as fp8, and what only the backward's epilogues read is saved in 8 bits; "
-      "fp8-block: as fp8, with a scale for each block, found where it is made")
+      "for the gradient of the head's weight; fp8-kept: as fp8, and what only the backward's "
+      "epilogues read is saved in 8 bits")
       ->check(type_or_recipe({"fp32", "bf16"}));
   add_fp8_except_flag(command, f.fp8_except)->group("Training");
   option("--seed", f.seed, "Of initial weights and of the order of the data")

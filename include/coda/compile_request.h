@@ -57,21 +57,12 @@ inline constexpr int64_t kAutomaticChunkRows = -1;
 // Which products of bf16 operands are made in 8 bits (coda/eight_bits.h).
 enum class EightBits : uint8_t {
   none,
-  // All but those of a loss's logits: the product whose rows go through a log-sum-exp, and those
-  // that read the logits' gradient.
-  all_but_logits,
-  // All but the one that sums the logits' gradient over its rows, which is the gradient of the
-  // head's weight: in 8 bits it costs 1.5 to 3 % of the loss, and the other two nothing
+  // All but the one that sums the gradient of a loss's logits over its rows, which is the gradient
+  // of the head's weight: in 8 bits it costs 1.5 to 3 % of the loss, and other products nothing
   // (docs/fp8.md).
-  all_but_logits_weight_gradient,
-  all,
-  // As all_but_logits_weight_gradient, and values that are saved for epilogues of the backward
-  // alone are saved in 8 bits.
-  kept_too,
-  // As all_but_logits_weight_gradient, with a scale for each block of 64 x 64 of an operand that
-  // whoever makes the operand finds. Nothing is remembered from step to step. Gradients are e4m3 as
-  // values are.
-  blocks,
+  fp8,
+  // And values that are saved for epilogues of the backward alone are saved in 8 bits.
+  fp8_kept,
 };
 
 constexpr int kAllLayers = std::numeric_limits<int>::max();
@@ -94,8 +85,7 @@ struct CompileOptions {
   // that gradient instead. 0: stored whole; kAutomaticChunkRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
   int64_t chunk_rows = 0;
-  // With scales that whoever runs the plan keeps, but for blocks. Needs the sizes that the plan
-  // will have.
+  // With scales that whoever runs the plan keeps. Needs the sizes that the plan will have.
   EightBits eight_bits = EightBits::none;
   // Parameters whose products stay in 16 bits all the same, and so do those that make their
   // gradients: names, in which * stands for any letters ("model.layers.0.*"). Error for one that is

@@ -2,8 +2,7 @@
 // Products in 8 bits: what a plan with CompileOptions::eight_bits asks of who runs it. Each
 // operand has one scale for the tensor, found from the largest magnitudes of earlier runs
 // (TransformerEngine calls it delayed scaling). So a value leaves in 8 bits at once, and the plan
-// takes its new largest magnitude in passing. EightBits::blocks asks nothing: its scales are found
-// in the tiles that they scale. docs/fp8.md says what each gains and costs.
+// takes its new largest magnitude in passing. docs/fp8.md says what each gains and costs.
 #pragma once
 
 #include <cstdint>

@@ -161,7 +161,7 @@ std::vector<TableCase> eight_bit_cases() {
     for (const int64_t tokens : {is_1b ? 32768 : 16384, 4096}) {
       cases.push_back(
           {model.name + " in 8 bits, " + std::to_string(tokens) + " tokens",
-           [&model, tokens] { return model_programs(model.config, tokens, EightBits::all); }});
+           [&model, tokens] { return model_programs(model.config, tokens, EightBits::fp8); }});
     }
   }
   return cases;

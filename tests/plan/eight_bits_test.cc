@@ -52,8 +52,8 @@ std::vector<bool> products_of(const Plan& plan) {
 
 // Of a product of the forward both operands are values; of one of the backward one is a gradient,
 // also where that of the logits is multiplied in the forward. Values that the backward makes again
-// are values. With scales of blocks all are e4m3.
-void expect_types(const Plan& plan, bool has_blocks = false) {
+// are values.
+void expect_types(const Plan& plan) {
   for (const auto* phase : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *phase) {
       const auto* program = std::get_if<Program>(&step.work);
@@ -64,8 +64,7 @@ void expect_types(const Plan& plan, bool has_blocks = false) {
           const DType a = program->tensors[g.a].dtype;
           const DType b = program->tensors[g.b].dtype;
           if (size_of(a) != 1) continue;
-          EXPECT_EQ((a == DType::e5m2) + (b == DType::e5m2), is_backward && !has_blocks ? 1 : 0)
-              << step.name;
+          EXPECT_EQ((a == DType::e5m2) + (b == DType::e5m2), is_backward ? 1 : 0) << step.name;
         }
       }
     }
@@ -134,15 +133,6 @@ const LlamaSizes kNarrow{.hidden = 32,
                          .mlp = 48,
                          .vocab = 96,
                          .sequence = Dim("T")};
-// All widths are whole blocks of 64.
-const LlamaSizes kOfBlocks{.hidden = 64,
-                           .heads = 2,
-                           .kv_heads = 1,
-                           .head_dim = 64,
-                           .mlp = 128,
-                           .vocab = 192,
-                           .sequence = Dim("T")};
-
 Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows,
                         const LlamaSizes& s = kNarrow, bool is_early = false,
                         bool copies_are_given = false, const std::vector<std::string>& except = {},
@@ -169,11 +159,8 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
   for (const bool llama : {true, false}) {
     for (const auto& [chunk_rows, is_early] : {std::pair(0, false), {64, false}, {64, true}}) {
       for (const auto& [which, left, why] :
-           {std::tuple{EightBits::all_but_logits, 3, "3 of a loss's logits (the first: '"},
-            std::tuple{EightBits::all_but_logits_weight_gradient, 1,
-                       "1 over the rows of a loss's logits (the first: '"},
-            std::tuple{EightBits::kept_too, 1, "values that are saved for the backward's"},
-            std::tuple{EightBits::all, 0, ""}}) {
+           {std::tuple{EightBits::fp8, 1, "1 over the rows of a loss's logits (the first: '"},
+            std::tuple{EightBits::fp8_kept, 1, "values that are saved for the backward's"}}) {
         SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
                      std::to_string(left) + " left, early " + std::to_string(is_early));
         Block b;
@@ -218,8 +205,8 @@ TEST(EightBitPlan, ProductsOfExceptedParametersStayInSixteenBits) {
       Block b;
       const std::vector<std::string> except = llama ? std::vector<std::string>{"l0.*", "*1.down"}
                                                     : std::vector<std::string>{"h0.*", "*1.fc.w"};
-      const Compiled compiled = compiled_model(b, llama, EightBits::all_but_logits_weight_gradient,
-                                               chunk_rows, kNarrow, false, given, except, fold);
+      const Compiled compiled =
+          compiled_model(b, llama, EightBits::fp8, chunk_rows, kNarrow, false, given, except, fold);
       std::set<std::string> excepted;
       for (const GradientRequest& gradient : b.request.gradients) {
         const std::string& name = b.graph.node(gradient.input.id).name;
@@ -273,7 +260,7 @@ TEST(EightBitPlan, AnExceptionMustBeAParametersName) {
     }
     return std::string();
   };
-  EXPECT_THAT(refusal(EightBits::all, "l7.*"), HasSubstr("no parameter has such a name"));
+  EXPECT_THAT(refusal(EightBits::fp8, "l7.*"), HasSubstr("no parameter has such a name"));
   EXPECT_THAT(refusal(EightBits::none, "l0.*"), HasSubstr("no other product is in 8"));
 }
 
@@ -303,20 +290,18 @@ std::set<std::string> copied_alone(const Plan& plan) {
 // The plan then has no program that only copies a parameter, reads the copies, and computes the
 // same; whoever runs these programs before it makes them, and raises other magnitudes than a run.
 TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
-  constexpr auto kUsual = EightBits::all_but_logits_weight_gradient;
+  constexpr auto kUsual = EightBits::fp8;
   for (const auto& [llama, chunk_rows, which] : {std::tuple{true, 0, kUsual},
                                                  {true, 64, kUsual},
-                                                 {true, 0, EightBits::kept_too},
-                                                 {true, 64, EightBits::blocks},
+                                                 {true, 0, EightBits::fp8_kept},
                                                  {false, 0, kUsual}}) {
-    const LlamaSizes& s = which == EightBits::blocks ? kOfBlocks : kNarrow;
     SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
                  std::to_string(static_cast<int>(which)));
     Block own;
     const std::set<std::string> copied =
-        copied_alone(compiled_model(own, llama, which, chunk_rows, s).plan);
+        copied_alone(compiled_model(own, llama, which, chunk_rows).plan);
     Block b;
-    const Compiled compiled = compiled_model(b, llama, which, chunk_rows, s, false, true);
+    const Compiled compiled = compiled_model(b, llama, which, chunk_rows, kNarrow, false, true);
     std::set<std::string> given;
     for (const ParameterCopy& copy : compiled.parameter_copies) {
       const PlanTensor& loaded = compiled.plan.tensor(loaded_by(copy.program).at(0));
@@ -338,8 +323,7 @@ TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
 // its norm; the values' gradient, beside RoPE's), and by one of its own where none does.
 TEST(EightBitPlan, ProgramsThatLoadWhatACallMadeCopyIt) {
   Block b;
-  const Compiled compiled =
-      compiled_model(b, true, EightBits::all_but_logits_weight_gradient, 0, kNarrow, false, true);
+  const Compiled compiled = compiled_model(b, true, EightBits::fp8, 0, kNarrow, false, true);
   std::set<std::string> by_themselves;
   for (const auto* phase : {&compiled.plan.forward, &compiled.plan.backward})
     for (const PlanStep& step : *phase)
@@ -398,39 +382,6 @@ TEST(EightBitPlan, OneProgramOfAParameterIsTaken) {
   EXPECT_EQ(plan.forward[0].name, "b");
 }
 
-// Logits that are sums over 40 stay in 16 bits, their gradient's products do not: the head's weight
-// is first read in 8 bits in the middle of the loop over chunks.
-// Every operand has scales of its blocks, in the order in which it lies, and nothing is given.
-TEST(EightBitPlan, OperandsWithScalesOfBlocksNeedNothingFromThoseWhoRunThePlan) {
-  for (const bool llama : {true, false}) {
-    for (const int64_t chunk_rows : {0, 64}) {
-      SCOPED_TRACE(std::string(llama ? "llama" : "gpt2") + ", chunks of " +
-                   std::to_string(chunk_rows));
-      Block b;
-      const Compiled compiled = compiled_model(b, llama, EightBits::blocks, chunk_rows, kOfBlocks);
-      EXPECT_TRUE(compiled.first_scales.empty());
-      expect_types(compiled.plan, true);
-      expect_whole_loops(compiled.plan);
-      const std::vector<bool> products = products_of(compiled.plan);
-      EXPECT_EQ(std::count(products.begin(), products.end(), false), 1);  // the head's gradient
-      for (const auto* phase : {&compiled.plan.forward, &compiled.plan.backward}) {
-        for (const PlanStep& step : *phase) {
-          const auto* program = std::get_if<Program>(&step.work);
-          if (program == nullptr) continue;
-          for (const Step& s : program->steps) {
-            for (const GemmSegment& g : s.segments()) {
-              const bool is_eight = size_of(program->tensors[g.a].dtype) == 1;
-              EXPECT_EQ(g.scales_a >= 0 && g.scales_b >= 0 && g.has_blocks(), is_eight);
-            }
-          }
-        }
-      }
-      const DimValues sizes{{"M", kRows}, {"T", kRows}};
-      expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 5));
-    }
-  }
-}
-
 // Of a LLaMA those are gate and up, for SwiGLU's gradient. The residual stream, with which the
 // forward goes on, attention's tensors, which a call reads, and logits, of which the backward takes
 // the exponential, stay in 16 bits.
@@ -443,22 +394,16 @@ TEST(EightBitPlan, ValuesForTheBackwardsEpiloguesAloneAreSavedInEightBits) {
       if (t.role == TensorRole::saved && t.view_of.empty()) types[t.decl.name] = t.decl.dtype;
     return types;
   };
-  std::map<std::string, DType> expected = saved(EightBits::all_but_logits_weight_gradient);
+  std::map<std::string, DType> expected = saved(EightBits::fp8);
   for (const std::string name : {"l0.gate_out", "l0.up_out", "l1.gate_out", "l1.up_out"}) {
     EXPECT_EQ(expected.erase(name), 1U) << name;
     expected[name + "_e4m3"] = DType::e4m3;
   }
-  EXPECT_EQ(saved(EightBits::kept_too), expected);
+  EXPECT_EQ(saved(EightBits::fp8_kept), expected);
 }
 
-TEST(EightBitPlan, RowsThatAreNoBlocksStayInSixteenBits) {
-  Block b;
-  const Compiled compiled = compiled_model(b, true, EightBits::blocks, 0);
-  const std::vector<bool> products = products_of(compiled.plan);
-  EXPECT_EQ(std::count(products.begin(), products.end(), true), 0);
-  EXPECT_THAT(compiled.plan.notes.back(), HasSubstr("of rows that are no blocks of 64"));
-}
-
+// Logits that are sums over 40 stay in 16 bits, their gradient's products do not: the head's weight
+// is first read in 8 bits in the middle of the loop over chunks.
 TEST(EightBitPlan, ACopyOfAWholeTensorIsMadeAheadOfTheLoopThatReadsIt) {
   Block b;
   b.storage = DType::bf16;
@@ -475,7 +420,7 @@ TEST(EightBitPlan, ACopyOfAWholeTensorIsMadeAheadOfTheLoopThatReadsIt) {
   options.storage = DType::bf16;
   options.sizes = sizes;
   options.chunk_rows = 64;
-  options.eight_bits = EightBits::all;
+  options.eight_bits = EightBits::fp8;
   const Compiled compiled = compile(b.graph, b.request, options);
   expect_whole_loops(compiled.plan);
   expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
@@ -491,7 +436,7 @@ TEST(EightBitPlan, AProductThatTensorCoresDoNotTakeStaysAsItIs) {
   CompileOptions options;
   options.storage = DType::bf16;
   options.sizes = {{"M", 16}};
-  options.eight_bits = EightBits::all;
+  options.eight_bits = EightBits::fp8;
   const Compiled compiled = compile(b.graph, b.request, options);
   EXPECT_EQ(products_of(compiled.plan), std::vector<bool>{false});
   EXPECT_TRUE(compiled.first_scales.empty());
@@ -511,7 +456,7 @@ TEST(EightBitPlan, RandomGraphsComputeWhatTheyMean) {
     options.storage = DType::bf16;
     options.sizes = random.sizes();
     options.overwrite_saved = seed % 2 == 0;
-    options.eight_bits = seed % 3 == 0 ? EightBits::kept_too : EightBits::all;
+    options.eight_bits = seed % 3 == 0 ? EightBits::fp8_kept : EightBits::fp8;
     const Compiled compiled = compile(random.block.graph, random.block.request, options);
     const std::vector<bool> products = products_of(compiled.plan);
     taken += static_cast<int>(std::count(products.begin(), products.end(), true));

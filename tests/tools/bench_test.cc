@@ -81,7 +81,7 @@ TEST(Bench, ABlockMayHaveItsProductsInEightBits) {
                      "--heads", "2", "--dtype", dtype});
   };
   const json in_bf16 = block("bf16");
-  for (const char* recipe : {"fp8", "fp8-block"}) {
+  for (const char* recipe : {"fp8", "fp8-kept"}) {
     const json result = block(recipe);
     expect_figures(result, {"products alone", "fused", "unfused"});
     EXPECT_EQ(result["dtype"], recipe);

@@ -88,7 +88,7 @@ class Steps {
     CompileOptions options;
     options.storage = DType::bf16;
     options.sizes = {{"M", kRows}};
-    options.eight_bits = EightBits::all;
+    options.eight_bits = EightBits::fp8;
     Compiled compiled = compile(graph, request, options);
     session_ = std::make_unique<Session>(std::move(compiled.plan), *backend_, options.sizes);
     scales_ = std::make_unique<EightBitScales>(*backend_, compiled.first_scales, nullptr);

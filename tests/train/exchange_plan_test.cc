@@ -107,10 +107,9 @@ TEST(ExchangePlan, GathersWeightsBeforeTheyAreRead) {
     DType storage;
     EightBits eight_bits;
   };
-  for (const auto& [storage, eight_bits] :
-       {Case{DType::f32, EightBits::none},
-        {DType::bf16, EightBits::none},
-        {DType::bf16, EightBits::all_but_logits_weight_gradient}}) {
+  for (const auto& [storage, eight_bits] : {Case{DType::f32, EightBits::none},
+                                            {DType::bf16, EightBits::none},
+                                            {DType::bf16, EightBits::fp8}}) {
     for (const bool tied : {false, true}) {
       const Step step = step_of(storage, 6, tied, 0, eight_bits);
       EXPECT_EQ(step.compiled.parameter_copies.empty(), eight_bits == EightBits::none);

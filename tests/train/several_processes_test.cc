@@ -177,7 +177,7 @@ void expect_same(const Course& a, const Course& b) {
 }
 
 TEST(SeveralProcesses, GiveTheSameBitsEachTimeAndFromARestoredState) {
-  for (const EightBits eight : {EightBits::none, EightBits::all}) {
+  for (const EightBits eight : {EightBits::none, EightBits::fp8}) {
     ModelTrainSettings settings = settings_of(DType::bf16, 2);
     settings.eight_bits = eight;
     if (eight != EightBits::none) settings.optimizer = make_optimizer("adamw", {}, DType::bf16);
@@ -351,7 +351,7 @@ TEST(SeveralProcesses, AreComparedAtTheStart) {
       {"parameters", [&](S& s) { config(s).layers += 1; }},
       {"parameters", [&](S& s) { config(s).mlp *= 2; }},
       {"storage", [](S& s) { s.storage = DType::f32; }},
-      {"eight_bits", [](S& s) { s.eight_bits = EightBits::all; }},
+      {"eight_bits", [](S& s) { s.eight_bits = EightBits::fp8; }},
       {"sizes", [](S& s) { s.batch = 4; }},
       {"sizes", [](S& s) { s.sequence /= 2; }},
       {"accumulate", [](S& s) { s.accumulate = 3; }},
@@ -410,7 +410,7 @@ TEST(SeveralProcesses, AreComparedByWhatStaysIn16Bits) {
   std::string values[2];
   for (const bool is_other : {false, true}) {
     TrainOptions options;
-    options.eight_bits = EightBits::all;
+    options.eight_bits = EightBits::fp8;
     if (is_other) options.eight_bits_except = {"*head*"};
     for (const Setting& setting : compared_settings(options, Weights()))
       if (setting.name == "eight_bits_except") values[is_other] = setting.value;
@@ -421,7 +421,7 @@ TEST(SeveralProcesses, AreComparedByWhatStaysIn16Bits) {
 
 TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
   ModelTrainSettings settings = settings_of(DType::bf16, 1);
-  settings.eight_bits = EightBits::all;
+  settings.eight_bits = EightBits::fp8;
   const Course half = trained(settings, 2, 2);
   const auto difference = [&](const std::function<void(Course&)>& change) {
     std::string said;
@@ -495,44 +495,42 @@ TEST(SeveralProcesses, GiveUpThoughNobodyTakesTheirState) {
 TEST(SeveralProcesses, HaveTheCopiesOfTheirNewWeights) {
   const Tokens text = counting_text(500);
   ModelTrainSettings settings = settings_of(DType::bf16, 2);
-  settings.model = tiny_model_of_blocks();
+  settings.model = tiny_model_of_wide_rows();
   std::get<LlamaConfig>(settings.model).layers = 3;
   settings.sequence = 32;
   ModelTrainSettings one = settings;
   one.batch = 3;  // each of two processes has as many
-  for (const EightBits eight : {EightBits::all_but_logits_weight_gradient, EightBits::blocks}) {
-    for (const int64_t bytes : {int64_t{0}, INT64_MAX}) {  // under the forward, with the update
-      settings.eight_bits = one.eight_bits = eight;
-      settings.exchange_bytes = bytes;
-      std::mutex mutex;
-      Course course;
-      std::vector<std::map<std::string, std::vector<std::byte>>> copies;
-      const auto run = [&](ThreadCommunicator& communicator) {
-        const auto backend = cpu::make_cpu_backend({.threads = 1});
-        ModelTrainSettings its = settings;
-        its.communicator = &communicator;
-        ModelTrainer trainer(its, text, *backend);
-        for (int i = 0; i < 2; ++i) trainer.step();
-        trainer.fetch();
-        const std::lock_guard lock(mutex);
-        copies.push_back(given_copies(trainer, *backend));
-        if (communicator.rank() > 0) return;
-        course.weights = trainer.weights;
-        course.states = trainer.states;
-        course.eight_bit_scales = trainer.eight_bit_scales;
-      };
-      in_threads(2, run, true);
+  settings.eight_bits = one.eight_bits = EightBits::fp8;
+  for (const int64_t bytes : {int64_t{0}, INT64_MAX}) {  // under the forward, with the update
+    settings.exchange_bytes = bytes;
+    std::mutex mutex;
+    Course course;
+    std::vector<std::map<std::string, std::vector<std::byte>>> copies;
+    const auto run = [&](ThreadCommunicator& communicator) {
       const auto backend = cpu::make_cpu_backend({.threads = 1});
-      ModelTrainer alone(one, text, *backend);
-      alone.weights = course.weights;
-      alone.states = course.states;
-      alone.eight_bit_scales = course.eight_bit_scales;
-      alone.restored();
-      const auto expected = given_copies(alone, *backend);
-      EXPECT_GT(expected.size(), 12U);
-      ASSERT_EQ(copies.size(), 2U);
-      for (const auto& its : copies) EXPECT_EQ(its, expected);
-    }
+      ModelTrainSettings its = settings;
+      its.communicator = &communicator;
+      ModelTrainer trainer(its, text, *backend);
+      for (int i = 0; i < 2; ++i) trainer.step();
+      trainer.fetch();
+      const std::lock_guard lock(mutex);
+      copies.push_back(given_copies(trainer, *backend));
+      if (communicator.rank() > 0) return;
+      course.weights = trainer.weights;
+      course.states = trainer.states;
+      course.eight_bit_scales = trainer.eight_bit_scales;
+    };
+    in_threads(2, run, true);
+    const auto backend = cpu::make_cpu_backend({.threads = 1});
+    ModelTrainer alone(one, text, *backend);
+    alone.weights = course.weights;
+    alone.states = course.states;
+    alone.eight_bit_scales = course.eight_bit_scales;
+    alone.restored();
+    const auto expected = given_copies(alone, *backend);
+    EXPECT_GT(expected.size(), 12U);
+    ASSERT_EQ(copies.size(), 2U);
+    for (const auto& its : copies) EXPECT_EQ(its, expected);
   }
 }
 

@@ -26,8 +26,7 @@ inline ModelConfig tiny_model() {
   return config;
 }
 
-// All widths are whole blocks of 64, whose scales a tile of 8-bit codes finds.
-inline ModelConfig tiny_model_of_blocks() {
+inline ModelConfig tiny_model_of_wide_rows() {
   auto config = std::get<LlamaConfig>(tiny_model());
   config.hidden = 128;
   config.heads = 2;

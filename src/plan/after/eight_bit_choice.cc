@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/columns.h"
 #include "plan/after/gradient_values.h"
 #include "program/step_table.h"
 #include "program/tile_map.h"
@@ -24,11 +23,9 @@ class Chooser {
     find_logits();
     find_excepted();
     for (int i = 0; i < operands_.count(); ++i) find_products(i);
-    result_.has_blocks = which_ == EightBits::blocks;
     find_views();
-    if (which_ == EightBits::kept_too) find_kept();
+    if (which_ == EightBits::fp8_kept) find_kept();
     number_scales();
-    if (result_.has_blocks) result_.first_scales.clear();
     find_makers();
     write_note();
     return std::move(result_);
@@ -98,13 +95,10 @@ class Chooser {
     const auto is_of_logits = [&](int tensor) {
       return logits_.contains(program.tensors[static_cast<size_t>(tensor)].name);
     };
-    const auto stores = [&](const auto& holds) {
-      return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
-        return program::is_tile_store(s) && holds(s.tensor());
-      });
-    };
-    const bool makes_logits = stores(is_of_logits);
-    const bool makes_excepted = stores([&](int tensor) { return is_excepted(program, tensor); });
+    const bool makes_excepted =
+        std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
+          return program::is_tile_store(s) && is_excepted(program, s.tensor());
+        });
     for (const Step& s : program.steps) {
       for (const GemmSegment& g : s.segments()) {
         const TensorDecl& a = program.tensors[g.a];
@@ -112,17 +106,11 @@ class Chooser {
         const std::string product = "'" + a.name + "' x '" + b.name + "'";
         if (makes_excepted || is_excepted(program, g.a) || is_excepted(program, g.b))
           return {"of parameters that are excepted", product};
-        if (which_ == EightBits::all_but_logits &&
-            (makes_logits || is_of_logits(g.a) || is_of_logits(g.b)))
-          return {"of a loss's logits", product};
-        if (which_ != EightBits::all &&
-            ((g.transpose_a && is_of_logits(g.a)) || (!g.transpose_b && is_of_logits(g.b))))
+        if ((g.transpose_a && is_of_logits(g.a)) || (!g.transpose_b && is_of_logits(g.b)))
           return {"over the rows of a loss's logits", product};
         for (const TensorDecl* t : {&a, &b}) {
           if (t->dtype != DType::bf16)
             return {"of " + std::string(name_of(t->dtype)) + " operands, not bf16", product};
-          if (which_ == EightBits::blocks && !quotient(t->shape.cols, kScaleBlock))
-            return {"of rows that are no blocks of " + std::to_string(kScaleBlock), product};
         }
         const int64_t k = size(g.transpose_a ? a.shape.rows : a.shape.cols);
         if (k % kGranule != 0) {
@@ -250,8 +238,7 @@ class Chooser {
   }
 
   // Values are e4m3. Gradients are e5m2, as TransformerEngine has them: they differ by more from
-  // one another, and from one step to the next. A block's differ by less, and have this step's
-  // scale: they are e4m3, as DeepSeek-V3 has them, whose bit more takes a quarter of the error.
+  // one another, and from one step to the next.
   void number_scales() {
     const std::set<Operand> written = find_gradients(operands_, plan_, logits_);
     std::set<Operand> gradients;  // roots
@@ -263,7 +250,7 @@ class Chooser {
       const auto [found, is_new] = scales.try_emplace(root(operand), std::ssize(scales));
       copies.scale = found->second;
       const bool is_one = gradients.contains(root(operand));
-      if (is_one && !result_.has_blocks) copies.type = DType::e5m2;
+      if (is_one) copies.type = DType::e5m2;
       if (!is_new) continue;
       const auto rows = static_cast<double>(size(operands_.tensor(operand.tensor).decl.shape.rows));
       result_.first_scales.push_back(is_one ? static_cast<float>(rows * kFirstGradientScale)

@@ -26,9 +26,9 @@ struct EightBitCopies {
       last = step;
     }
   };
-  Order rows;      // as the tensor is stored
-  Order columns;   // transposed
-  int scale = -1;  // with a scale a tensor
+  Order rows;     // as the tensor is stored
+  Order columns;  // transposed
+  int scale = -1;
   DType type = DType::e4m3;
   // The step whose program leaves the copies beside what it does: it wrote the operand, or loads it
   // before a product reads it. -1: a program of their own makes them.
@@ -40,8 +40,7 @@ struct EightBitCopies {
 struct EightBitChoice {
   std::set<int> products;  // steps of the plan, all of whose products are in 8 bits
   std::map<Operand, EightBitCopies> copies;
-  std::set<Operand> kept;   // whose tiles the backward loads from the copy along rows
-  bool has_blocks = false;  // scales of blocks of 64 x 64, which the copies' makers find
+  std::set<Operand> kept;  // whose tiles the backward loads from the copy along rows
   std::vector<float> first_scales;
   std::string note;  // how many products, and which steps' are not, and why
 };

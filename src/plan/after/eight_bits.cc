@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/columns.h"
 #include "coda/eight_bits.h"
 #include "plan/after/eight_bit_choice.h"
 #include "program/step_table.h"
@@ -18,14 +17,9 @@
 namespace coda {
 namespace {
 
-constexpr double kSmallestScale = 1e-30;  // whose inverse is a number, too
-
 constexpr std::pair<std::string_view, EightBits> kRecipes[] = {
-    {"fp8", EightBits::all_but_logits_weight_gradient},
-    {"fp8-kept", EightBits::kept_too},
-    {"fp8-body", EightBits::all_but_logits},
-    {"fp8-all", EightBits::all},
-    {"fp8-block", EightBits::blocks},
+    {"fp8", EightBits::fp8},
+    {"fp8-kept", EightBits::fp8_kept},
 };
 
 class Writer {
@@ -52,13 +46,6 @@ class Writer {
   }
   static TensorDecl scalar(const char* vector, int scale) {
     return {.name = numbered(vector, scale), .shape = {1, 1}};
-  }
-
-  // Of the copies of an operand in both orders: of each block of 64 x 64, in all of its rows.
-  TensorDecl scales_of(const Operand& operand) const {
-    const Shape& shape = operands_.tensor(operand.tensor).decl.shape;
-    return {.name = copy_of(operand, false).name + "_scales",
-            .shape = {shape.rows, *quotient(shape.cols, kScaleBlock)}};
   }
 
   // Versions of one tensor are told apart by their number among those that are copied, before a
@@ -110,39 +97,13 @@ class Writer {
       program.steps.push_back(std::move(step));
       return static_cast<int>(program.steps.size()) - 1;
     };
-    int scale = -1;
-    if (choice_.has_blocks) {
-      // The power of two next to a 256th of the largest, which then has a code of 192 to 384, of
-      // e4m3's 448. So a number has the same code times scale from step to step, and divisions are
-      // exact. It is the high bit of the 256th in bf16, as Dekker splits a number, x * 129 less the
-      // difference of x * 129 and x. Blocks of zeros have a scale, too.
-      const TensorDecl decl = scales_of(operand);
-      const int largest = push({steps::BlockAbsMax{}, decl.shape, {value}});
-      const int factor = push(program::constant(0x1p-8));
-      const int smallest = push(program::constant(kSmallestScale));
-      const int found = push(program::applied(Elementwise::mul, {largest, factor}, decl.shape));
-      const auto rounded = [&](int from) {
-        return push({steps::AsStored{DType::bf16}, decl.shape, {from}});
-      };
-      const int x =
-          rounded(push(program::applied(Elementwise::max, {found, smallest}, decl.shape)));
-      const int splitter = push(program::constant(129));
-      const int much = rounded(push(program::applied(Elementwise::mul, {x, splitter}, decl.shape)));
-      const int rest = rounded(push(program::applied(Elementwise::sub, {much, x}, decl.shape)));
-      const int stored = push(program::applied(Elementwise::sub, {much, rest}, decl.shape));
-      push(program::tile_store(tensor(decl), stored, decl.shape));
-      const int inverse = push(program::applied(Elementwise::recip, {stored}, decl.shape));
-      scale = push({steps::RepeatGroup{kScaleBlock}, shape, {inverse}});
-    } else {
-      scale = push(program::vector_load(tensor(scalar(kScales, copies.scale)), {1, 1}));
-    }
+    const int scale = push(program::vector_load(tensor(scalar(kScales, copies.scale)), {1, 1}));
     const int scaled = push(program::applied(Elementwise::mul, {value, scale}, shape));
     if (copies.rows.is_read())
       push(program::tile_store(tensor(copy_of(operand, false)), scaled, shape));
     if (copies.columns.is_read())
       push(program::transposed_store(tensor(copy_of(operand, true)), scaled, shape));
-    if (!choice_.has_blocks)
-      push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
+    push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
   }
 
   // The step before which an operand's copies are made: behind what wrote it, and behind all of a
@@ -317,32 +278,17 @@ class Writer {
         const Operand b = operands_.second_of(program, g, at);
         scale_a = choice_.copies.at(a).scale;
         scale_b = choice_.copies.at(b).scale;
-        GemmSegment segment{.a = tensor(copy_of(a, g.transpose_a)),
-                            .b = tensor(copy_of(b, !g.transpose_b)),
-                            .transpose_a = false,
-                            .transpose_b = true};
-        if (choice_.has_blocks) {
-          segment.scales_a = tensor(scales_of(a));
-          segment.scales_b = tensor(scales_of(b));
-          segment.order_a = order_of(g.transpose_a);
-          segment.order_b = order_of(!g.transpose_b);
-        }
-        product.segments.push_back(segment);
+        product.segments.push_back({.a = tensor(copy_of(a, g.transpose_a)),
+                                    .b = tensor(copy_of(b, !g.transpose_b)),
+                                    .transpose_a = false,
+                                    .transpose_b = true});
       }
       const int made = push({std::move(product), s.shape});
-      if (choice_.has_blocks) {
-        place.push_back(made);
-        continue;
-      }
       const int both =
           push(program::applied(Elementwise::mul, {inverse(scale_a), inverse(scale_b)}, {1, 1}));
       place.push_back(push(program::applied(Elementwise::mul, {made, both}, s.shape)));
     }
     return result;
-  }
-
-  static ScaleOrder order_of(bool transposed) {
-    return transposed ? ScaleOrder::transposed_blocks : ScaleOrder::blocks;
   }
 
   // ---- Tensors.
@@ -386,8 +332,6 @@ class Writer {
         const EightBitCopies::Order& order = transposed ? copies.columns : copies.rows;
         if (order.is_read()) add(copy_of(operand, transposed), order.last);
       }
-      if (choice_.has_blocks)
-        add(scales_of(operand), std::max(copies.rows.last, copies.columns.last));
     }
     if (choice_.first_scales.empty()) return;
     const auto scales = static_cast<int>(choice_.first_scales.size());
