@@ -29,10 +29,11 @@ if(CODA_CCACHE)
   set(unity OFF)
 endif()
 option(CODA_UNITY "Compile the sources of a folder together" ${unity})
-# The folders whose tests run under the sanitizers: the compiler, what runs its plans in one arena of
-# memory, and what parses files. CI runs them there alone, but for what takes long there: of tests
-# that each kind of model has, two kinds are enough for the sanitizers, which look at paths; others
-# compute long with whole plans, or search all choices, and shorter tests take the same ways.
+# The folders whose tests run under the sanitizers: the compiler, what runs its plans in one arena
+# of memory, and what parses files. CI runs these tests only there. Tests that take too long there
+# run without sanitizers: of tests over all kinds of models the sanitizers have two kinds, because
+# they look at paths, and shorter tests take the same paths as those that search all choices or
+# compute whole plans.
 set(CODA_SANITIZED_FOLDERS base ir grad rewrite program plan runtime io tokenizer)
 set(CODA_LONG_FOLDERS plan)
 string(JOIN ":" CODA_LONG_TESTS Models/*.*/sandwich* Models/*.*/gpt2* Models/*.*/post_norm*

@@ -14,9 +14,9 @@ namespace coda {
 // whose loss is 2^24 times as large, gradients would have no bits left for hundreds of steps. A
 // scale is a power of two, so that a number has the same code times scale from step to step, up to
 // the smallest ones. With 224 / kept all weights were rounded anew each step, and small models
-// learned slower (lab/notebook/hopper.md). The power of two next to `kept` is its high bit, in bf16,
-// as Dekker splits a number: (x * 129) - (x * 129 - x). It becomes 128, so the largest has a code
-// of 95 to 192 of e4m3's 448, and may double from one step to the next.
+// learned slower (lab/notebook/hopper.md). The power of two next to `kept` is its high bit, in
+// bf16, as Dekker splits a number: (x * 129) - (x * 129 - x). It becomes 128, so the largest has a
+// code of 95 to 192 of e4m3's 448, and may double from one step to the next.
 const char* next_scales_program() {
   return R"(
 program next_scales {
