@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two of the models of docs/results/models.md (bench/zoo.py), which ones by the digest of the
+backend's sources, so that each change tries others: as many linear layers are fused as the page
+says, and loss and gradients are as exact as eager's."""
+
+import hashlib
+import re
+import sys
+import unittest
+from pathlib import Path
+
+import torch
+import torch._dynamo
+import transformers
+
+import coda_cpp.torch_backend
+
+_ROOT = Path(__file__).parents[2]
+_PAGE = (_ROOT / "docs" / "results" / "models.md").read_text()
+_VERSIONS = (f"PyTorch {torch.__version__.partition('+')[0]}, "
+             f"transformers {transformers.__version__}")
+sys.path.insert(0, str(_ROOT / "bench"))
+
+import zoo  # noqa: E402 (it is no package)
+
+_ROW = re.compile(r"\| (.+?) \| (float32|bfloat16) \| (\d+) of (\d+) \|")
+
+
+def _rows():
+    """(model, type) -> fused and all linear layers, of what needs no more than transformers."""
+    return {(name, dtype): (int(fused), int(layers))
+            for name, dtype, fused, layers in _ROW.findall(_PAGE)
+            if zoo.models().get(name) not in (None, "timm", "diffusers")}
+
+
+class Zoo(unittest.TestCase):
+    def test_the_page_has_at_least_60_architectures(self):
+        self.assertGreaterEqual(len({name for name, _ in _rows()}), 60)
+
+    @unittest.skipUnless(_VERSIONS in _PAGE, "the page is of other versions")
+    def test_two_models(self):
+        sources = sorted(Path(coda_cpp.torch_backend.__file__).parent.rglob("*.py"))
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).digest()
+        rows = sorted(_rows().items())
+        for i in (0, 1):
+            (name, dtype), expected = rows[int.from_bytes(digest[4 * i:4 * i + 4]) % len(rows)]
+            with self.subTest(model=name, dtype=dtype):
+                torch._dynamo.reset()
+                row = zoo.one(name, dtype)
+                self.assertGreaterEqual((row["fused"], row["layers"]), expected)
+                self.assertFalse(zoo.is_wrong(row), row)
+
+
+if __name__ == "__main__":
+    unittest.main()
