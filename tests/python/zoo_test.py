@@ -21,7 +21,7 @@ _VERSIONS = (f"PyTorch {torch.__version__.partition('+')[0]}, "
              f"transformers {transformers.__version__}")
 sys.path.insert(0, str(_ROOT / "bench"))
 
-import zoo  # noqa: E402 (it is no package)
+import zoo  # it is no package
 
 _ROW = re.compile(r"\| (.+?) \| (float32|bfloat16) \| (\d+) of (\d+) \|")
 

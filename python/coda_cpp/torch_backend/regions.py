@@ -5,7 +5,6 @@ rows in common and can be run at once."""
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import torch
@@ -13,7 +12,7 @@ from torch import fx
 from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule, insert_subgm
 
 from coda_cpp.torch_backend.layout import (
-    KEY, PRODUCTS, REDUCTIONS, count, is_one, or_plain, rows_of, same, value_of)
+    KEY, PRODUCTS, count, is_one, or_plain, rows_of, value_of)
 from coda_cpp.torch_backend.rules import FREE
 
 Before = Mapping[fx.Node, Iterable[fx.Node]]
@@ -165,7 +164,6 @@ def of_one_type(group: list[fx.Node]) -> list[list[fx.Node]]:
                     if node.target in PRODUCTS), None)
     if storage is None:
         return []
-    weights = {node.args[PRODUCTS[node.target]] for node in group if node.target in PRODUCTS}
     rounded = _rounded(group)
     kept: list[fx.Node] = list(group)
     later: set[fx.Node] = set()

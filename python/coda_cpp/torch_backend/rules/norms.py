@@ -12,8 +12,7 @@ from torch import fx
 
 from coda_cpp import _core
 from coda_cpp import builders as b
-from coda_cpp.torch_backend.layout import (
-    NotUnderstood, last_dimension, number, or_plain, value_of)
+from coda_cpp.torch_backend.layout import NotUnderstood, last_dimension, number, or_plain
 
 if TYPE_CHECKING:
     from coda_cpp.torch_backend.importer import Importer
