@@ -7,6 +7,7 @@
 #pragma once
 
 #include "device/epilogue/column_partial.cuh"
+#include "device/epilogue/fragment_bytes.cuh"
 #include "device/epilogue/fragment_values.cuh"
 #include "device/epilogue/group_values.cuh"
 #include "device/ptx/dependent_launch.cuh"

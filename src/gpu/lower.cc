@@ -19,6 +19,16 @@ void require_choice(const GemmProgram& products, const Program& program, const D
               (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
 }
 
+void require_types(const Program& program, const DimValues& sizes, const LowerOptions& options) {
+  if (options.target->has_eight_bits) return;
+  for (const TensorDecl& tensor : program.tensors) {
+    require(tensor.dtype != DType::e4m3 && tensor.dtype != DType::e5m2,
+            ProgramSizes(program, sizes, options).description() + ": tensor '" + tensor.name +
+                "' has 8-bit floats, which kernels of the target " +
+                std::string(options.target->name) + " do not take; store it in bf16 or f16");
+  }
+}
+
 // Each launch of `part`, which knows its own tensors only, as one of the whole program.
 PlannedKernel of_whole(PlannedKernel kernel, std::vector<int> tensors,
                        std::vector<ScratchTensor> scratch, std::string note) {
@@ -78,6 +88,7 @@ ProgramPlan plan_program(const Program& program, const DimValues& sizes,
                          const LowerOptions& options) {
   invariant(options.row_strides.empty() || options.row_strides.size() == program.tensors.size(),
             "a row stride for each tensor");
+  require_types(program, sizes, options);
   auto made = plan_whole(program, sizes, options);
   if (const auto* refusal = std::get_if<Refusal>(&made))
     return plan_split(program, sizes, options, *refusal);

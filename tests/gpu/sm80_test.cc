@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/sm80/config.cuh"
 #include "gpu/clean_kernels.h"
 #include "gpu/codegen/gemm_program.h"
@@ -86,6 +88,11 @@ TEST(Sm80OnHost, NormBackward) {
   expect_right(tests::library_program("norm_backward"), kRaggedSizes, "128x128c11s2");
 }
 
+// What memory would add on Hopper is loaded, added and stored.
+TEST(Sm80OnHost, WeightGradientsAreAdded) {
+  expect_right(tests::library_program("weight_gradient"), kRaggedSizes, "128x128c11s2");
+}
+
 // The sum over K is made of one tile's accumulators, block by block in order, whatever the tile.
 TEST(Sm80OnHost, EveryTileGivesTheSameBits) {
   const Program program = tests::library_program("residual_norm");
@@ -121,6 +128,26 @@ TEST(Sm80, KernelsHaveNoDefect) {
   expect_no_defects(*compiler, sources, known_clean_kernels());
 }
 
+// And every program of the library as it would be made, but for those with 8-bit floats.
+TEST(Sm80, LibraryProgramsHaveNoDefect) {
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const NvrtcCompiler compiler(sm80());
+  LowerOptions options;
+  options.target = &sm80();
+  const DimValues sizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}, {"H", 16}};
+  std::set<std::string> sources;
+  for (const std::string& name : tests::library_names()) {
+    const Program program = tests::library_program(name);
+    const bool has_bytes = std::any_of(
+        program.tensors.begin(), program.tensors.end(),
+        [](const TensorDecl& t) { return t.dtype == DType::e4m3 || t.dtype == DType::e5m2; });
+    if (has_bytes) continue;
+    for (const KernelLaunch& launch : lower(program, sizes, options)) sources.insert(launch.source);
+  }
+  EXPECT_GE(sources.size(), 40U);
+  expect_no_defects(compiler, sources, known_clean_kernels());
+}
+
 // A newer GPU takes PTX, which says what it is for.
 TEST(Sm80, IsPtxForNewerGpus) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
@@ -147,7 +174,8 @@ TEST(Sm80, EightBitOperandsAreRefused) {
     lower(tests::library_program("product_e4m3"), {{"M", 256}, {"N", 256}, {"K", 256}}, options);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("tensor cores"));
+    EXPECT_THAT(error.what(), HasSubstr("tensor 'x8' has 8-bit floats"));
+    EXPECT_THAT(error.what(), HasSubstr("sm80"));
   }
 }
 

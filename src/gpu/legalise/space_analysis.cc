@@ -308,7 +308,9 @@ class Analyser {
   }
 
   // store(t, tile(t) + x) in fp32 where nothing else reads the sum or the load.
-  bool adds_in_memory(int store) const { return added_load(store) >= 0; }
+  bool adds_in_memory(int store) const {
+    return sizes_.target().adds_in_memory && added_load(store) >= 0;
+  }
   int added_load(int store) const {
     const int t = step(store).tensor();
     if (sizes_.tensor(t).dtype != DType::f32) return -1;

@@ -96,6 +96,8 @@ const Target& sm90() {
       .fewest_stages = 3,
       .threads = device::kThreads,
       .overlaps_launches = true,
+      .has_eight_bits = true,
+      .adds_in_memory = true,
       .deals_tiles = true,
       .loads_under_mainloop = true,
       .planes = {.most = 8,

@@ -109,6 +109,8 @@ struct Target {
   uint32_t fewest_stages = 0;
   uint32_t threads = 0;               // of a CTA
   bool overlaps_launches = false;     // a kernel may start while the one before it ends
+  bool has_eight_bits = false;        // floats of 8 bits, e4m3 and e5m2
+  bool adds_in_memory = false;        // memory adds four fp32 numbers at a time
   bool deals_tiles = false;           // persistent CTAs take tiles from a counter in memory
   bool loads_under_mainloop = false;  // tables of an epilogue that all sub-tiles read
   PlaneMoves planes;
