@@ -18,7 +18,7 @@ namespace {
 // A CPU asks for the rows that come next while it works on one: of so many columns these stay in
 // its first-level cache.
 constexpr int64_t kMostColumns = 256;
-constexpr int64_t kFewColumns = 64;     // where rows cost more than they hold
+constexpr int64_t kFewColumns = 64;  // where rows cost more than they hold
 
 int64_t columns_of(int64_t elements) {
   const int64_t columns = std::gcd(elements, kMostColumns);
