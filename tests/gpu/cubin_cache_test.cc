@@ -329,6 +329,24 @@ TEST(CacheFolder, IsNamedByTheFirstVariableThatIsSet) {
   EXPECT_EQ(with("", "", ""), "");
 }
 
+TEST(CacheKey, NamesTheCompilerAndItsOptions) {
+  const std::vector<std::string> options = NvrtcCompiler::options_of({12, 8}, sm90());
+  std::vector<std::string> without = options;
+  without.pop_back();
+  std::vector<std::string> others = options;
+  others.back() += "x";
+  std::vector<std::string> in_another_order(options.rbegin(), options.rend());
+  std::set<std::string> keys;
+  for (const auto& some : {options, without, others, in_another_order})
+    keys.insert(cache_key({12, 8}, sm90(), some, "a digest", "a text"));
+  keys.insert(cache_key({12, 9}, sm90(), options, "a digest", "a text"));
+  keys.insert(cache_key({12, 8}, sm90(), options, "another", "a text"));
+  keys.insert(cache_key({12, 8}, sm90(), options, "a digest", "another"));
+  EXPECT_EQ(keys.size(), 7U);
+  EXPECT_EQ(cache_key({12, 8}, sm90(), "a digest", "a text"),
+            cache_key({12, 8}, sm90(), options, "a digest", "a text"));
+}
+
 // Anything that changes the cubin changes the key.
 TEST(CacheKey, NamesTextAndDeviceCode) {
   const auto compiler = find_nvrtc();

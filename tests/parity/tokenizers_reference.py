@@ -39,6 +39,7 @@ TEXTS = [
     "<|endoftext|><|endoftext|>",
     "x <|mask|> y", "<|mask|>  <|mask|>", "zz<|word|>zz Café<|word|>", "▁already▁there", "▁", " ▁ ",
     "<0x41><0x0A>", "①② 12 ﬁne fine ½ 1⁄2 ㍿",
+    "a\u0305\u0301e\u0305\u0301", "aab aaab'ſ'K ab1 12 .1 AB",
     "a" * 300, " " * 300, "ab" * 400, "\u0301\u0301", "\U0010ffff\ue000",
     "The quick brown fox jumps over the lazy dog. " * 6]
 INVALID = [b"\xff", b"ab\xc3", b"\xc3(", b"\xe2\x82", b"\xf0\x9f\x98 ok \xf0\x9f\x98\x80",
@@ -132,8 +133,10 @@ def kinds() -> dict[str, Tokenizer]:
                         split(r"\s?\p{L}+", "merged_with_next"),
                         pre_tokenizers.Digits(), split(r"\p{P}", "contiguous"),
                         split(r"\t", "removed"), prefix=True)
+    syntax = of_bytes(split(r"(?i:'s|'k)|a{1,2}?b|\P{L}?+\p{N}++|\p{L}+?\p{N}|[^\P{Lu}]+",
+                            "isolated"))
     return {
-        "gpt2": gpt2, "llama3": llama3, "qwen": qwen, "compatible": compatible,
+        "syntax": syntax, "gpt2": gpt2, "llama3": llama3, "qwen": qwen, "compatible": compatible,
         "smollm": smollm, "inverted": inverted,
         "prefixed": prefixed, "llama2": sentencepiece(True), "unknown": sentencepiece(False),
         "mistral": sentencepiece(True, **metaspace("first", False)),

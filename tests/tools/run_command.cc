@@ -31,6 +31,8 @@ namespace {
                        static_cast<rlim_t>(options.memory_limit)};
     setrlimit(RLIMIT_AS, &limit);
   }
+  // Where tests run in a shell's background, it has left some ignored.
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE}) std::signal(signal, SIG_DFL);
   if (options.ignored_signal > 0) std::signal(options.ignored_signal, SIG_IGN);
   if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) _exit(126);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);

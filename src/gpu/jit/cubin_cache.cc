@@ -131,16 +131,22 @@ std::string digest_of(const NvrtcCompiler::Headers& headers) {
 }
 
 std::string cache_key(CompilerVersion version, const Target& target,
-                      const std::string& headers_digest, const std::string& source) {
+                      std::span<const std::string> options, const std::string& headers_digest,
+                      const std::string& source) {
   Sha256 hash;
   hash.add_field(kCubinMagic);
   hash.add_field(target.architecture);
   hash.add_field(version.text());
-  for (const std::string& option : NvrtcCompiler::options_of(version, target))
-    hash.add_field(option);
+  for (const std::string& option : options) hash.add_field(option);
   hash.add_field(headers_digest);
   hash.add_field(source);
   return hash.digest();
+}
+
+std::string cache_key(CompilerVersion version, const Target& target,
+                      const std::string& headers_digest, const std::string& source) {
+  return cache_key(version, target, NvrtcCompiler::options_of(version, target), headers_digest,
+                   source);
 }
 
 std::string cache_key(const NvrtcCompiler& compiler, const std::string& source) {

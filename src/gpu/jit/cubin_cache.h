@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 
 #include "gpu/jit/nvrtc_compiler.h"
@@ -63,8 +64,11 @@ class CubinCache {
   int64_t bytes_ = -1;             // of all entries; -1: not yet counted
 };
 
-// The name of a kernel that a compiler of this version makes of `source` for the target, with
-// headers of this digest.
+// The name of a kernel that a compiler of this version makes of `source` for the target with these
+// options (without: NvrtcCompiler's), with headers of this digest.
+std::string cache_key(CompilerVersion version, const Target& target,
+                      std::span<const std::string> options, const std::string& headers_digest,
+                      const std::string& source);
 std::string cache_key(CompilerVersion version, const Target& target,
                       const std::string& headers_digest, const std::string& source);
 std::string cache_key(const NvrtcCompiler& compiler, const std::string& source);
