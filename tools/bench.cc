@@ -106,7 +106,10 @@ void show(const Benched& benched, bool json) {
 
 void bench_program(const ProgramBenchFlags& flags) {
   const DimValues sizes = parse_sizes(flags.sizes);
-  const Program program = read_program_stored_as(flags.file, flags.storage);
+  const std::vector<Program> read = read_programs_stored_as({flags.file}, flags.storage);
+  require(read.size() == 1, flags.file + " has " + std::to_string(read.size()) +
+                                " programs: one is measured at a time, give it a file of its own");
+  const Program& program = read.front();
   require_sizes(program, sizes);
   refuse_other_sizes({&program, 1}, sizes);
   MeasureOptions options = flags.bench.options();

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -19,6 +20,8 @@
 #include "coda/device.h"
 #include "coda/error.h"
 #include "coda/formula.h"
+#include "coda/plan.h"
+#include "coda/program_file.h"
 #include "commands.h"
 #include "explained_plan.h"
 #include "flag_values.h"
@@ -61,19 +64,24 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
     const auto function = python_function(formula);
     if (!function) lines.push_back(formula);
     if (function) {
-      wanted.push_back([&programs, function](const Arrays& known) {
-        return call_python(*function, programs, known);
-      });
+      wanted.push_back({[&programs, function](const Arrays& known) {
+                          return call_python(*function, programs, known);
+                        },
+                        says_nan(read_program_text(function->file))});
     }
   }
-  if (!lines.empty())
-    wanted.push_back([text = formula_text(lines)](const Arrays& known) {
-      return evaluate_formula(text, known);
-    });
+  if (!lines.empty()) {
+    const std::string text = formula_text(lines);
+    wanted.push_back({[text](const Arrays& known) { return evaluate_formula(text, known); },
+                      says_nan(text)});
+  }
   if (!wanted.empty()) output.begin("the formula beside what is stored, both in float64");
   for (const Wanted& one : wanted) {
-    for (const DimValues& sizes : all)
-      output.add(sizes, compare_with_function(programs, sizes, one, flags.seed));
+    // Larger and smaller inputs at the ragged sizes alone: others have nothing more to say of them.
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool scaled = i == std::min<size_t>(1, all.size() - 1);
+      output.add(all[i], compare_with_function(programs, all[i], one, flags.seed, scaled));
+    }
   }
 }
 
@@ -89,6 +97,37 @@ double usual_tolerance(const std::vector<Program>& programs) {
   return tolerance;
 }
 
+// What an author may not have meant: memory that is changed in place, partials of no finalizer.
+void add_notes(const std::vector<Program>& programs, CheckOutput& output) {
+  std::map<std::string, const Program*> combined;
+  for (const Program& program : programs) {
+    for (const StepTensor& t : step_tensors(one_step_plan(program).forward.front())) {
+      if (t.read && t.written)
+        output.note(t.name + " is an input of " + program.name +
+                    " and an output, one memory: a formula reads what it was before");
+    }
+    for (const Step& step : program.steps) {
+      if (step.kind() == StepKind::combine)
+        combined[program.tensors[static_cast<size_t>(step.tensor())].name] = &program;
+    }
+  }
+  for (const Program& program : programs) {
+    for (const Step& step : program.steps) {
+      const bool of_rows = step.kind() == StepKind::row_partial;
+      if (!of_rows && step.kind() != StepKind::column_partial) continue;
+      const TensorDecl& decl = program.tensors[static_cast<size_t>(step.tensor())];
+      if (combined.contains(decl.name)) continue;
+      const PartialInfo& kind = info(step.partial());
+      const std::string result =
+          kind.lanes == 1 ? "" : ", " + std::string(kind.both.empty() ? kind.results[1] : kind.both);
+      output.note(decl.name + " holds partials, which no program here combines; a finalizer, a "
+                  "program behind this one, makes a vector of them: store(r, combine_" +
+                  (of_rows ? "rows(" : "columns(") + std::string(kind.name) + "(" + decl.name +
+                  decl.shape.text() + ")" + result + "))");
+    }
+  }
+}
+
 void check_results(const std::vector<Program>& programs, const CheckFlags& flags,
                    const DimValues& given, CheckOutput& output) {
   if (flags.expected.empty()) return;
@@ -102,9 +141,8 @@ void check_results(const std::vector<Program>& programs, const CheckFlags& flags
 void check_as_backward(const std::vector<Program>& programs, const CheckFlags& flags,
                        const DimValues& given, CheckOutput& output) {
   if (flags.backward_of.empty()) return;
-  std::vector<Program> forward;
-  for (const std::string& file : flags.backward_of)
-    forward.push_back(read_program_stored_as(file, flags.storage));
+  const std::vector<Program> forward =
+      read_programs_stored_as(flags.backward_of, flags.storage);
   std::vector<Program> all = programs;
   all.insert(all.end(), forward.begin(), forward.end());
   DimValues sizes = small_sizes(factors_of(all));
@@ -142,9 +180,7 @@ void run(const CheckFlags& flags) {
                          .json = flags.json});
     return;
   }
-  std::vector<Program> programs;
-  for (const std::string& file : flags.files)
-    programs.push_back(read_program_stored_as(file, flags.storage));
+  const std::vector<Program> programs = read_programs_stored_as(flags.files, flags.storage);
   refuse_other_sizes(programs, given);
   require(flags.inputs.empty() == flags.expected.empty(),
           "--in gives the inputs whose results --expect has: give both");
@@ -165,6 +201,7 @@ void run(const CheckFlags& flags) {
   for (const Program& program : programs) {
     if (!flags.brief) output.mathematics_of(program);
   }
+  if (!flags.brief) add_notes(programs, output);
   check_formulas(programs, all, flags, output);
   check_results(programs, flags, given, output);
   check_as_backward(programs, flags, given, output);

@@ -49,6 +49,7 @@ Json json_of(const Comparison& comparison) {
                    {"bound", number(tensor.bound)},
                    {"elements", tensor.elements},
                    {"differing", tensor.differing},
+                   {"nan", tensor.nan},
                    {"examples", tensor.examples},
                    {"remark", tensor.remark},
                    {"right", tensor.is_right()}});
@@ -81,6 +82,11 @@ void CheckOutput::mathematics_of(const Program& program) {
 void CheckOutput::begin_backends(const std::string& name) {
   line("\n" + name + " on the backends");
   json_["programs"].push_back({{"name", name}});
+}
+
+void CheckOutput::note(const std::string& what) {
+  line("  note: " + what);
+  json_["notes"].push_back(what);
 }
 
 void CheckOutput::begin(const std::string& what) { line("\n" + what); }

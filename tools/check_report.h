@@ -20,6 +20,7 @@ class CheckOutput {
   void mathematics_of(const Program& program);
   // What comes next: a program, or a graph's plan, on the backends, or something else.
   void begin_backends(const std::string& name);
+  void note(const std::string& what);
   void begin(const std::string& what);
   void announce(const DimValues& sizes);
   void add(const DimValues& sizes, const CheckReport& report);  // behind announce

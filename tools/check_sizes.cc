@@ -19,6 +19,7 @@ Factors factors_of(const std::vector<Program>& programs) {
   Factors factors;
   for (const Program& program : programs) {
     for (const TensorDecl& decl : program.tensors) add_factors(decl.shape, factors);
+    for (const Step& step : program.steps) add_factors({step.size(), 1}, factors);
   }
   return factors;
 }

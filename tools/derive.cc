@@ -5,12 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <variant>
 
 #include "coda/error.h"
 #include "coda/graph_request.h"
+#include "coda/lift.h"
 #include "coda/messages.h"
 #include "coda/program_file.h"
 #include "commands.h"
@@ -26,6 +28,7 @@ struct DeriveFlags {
   std::vector<std::string> sizes;
   std::vector<std::string> gradients;  // names of inputs; empty: all that have one
   std::string dtype;                   // empty: as what products of the programs read
+  std::string objective = "memory";
   std::string out;
 };
 
@@ -33,9 +36,15 @@ struct DeriveFlags {
 constexpr int64_t kUsualSize = 2048;
 
 struct Derived {
-  std::vector<const Program*> forward;  // empty: the given programs store all that is read
-  std::vector<const Program*> backward;
+  std::vector<Program> forward;  // empty: the given programs store all that is read
+  std::vector<Program> backward;
   std::vector<std::string> remarks;
+};
+
+// A largest magnitude that programs raise, and the output of a plan that is what it is taken of.
+struct Magnitude {
+  std::string scalar;
+  std::string of;
 };
 
 std::string listed_names(const std::set<std::string>& names) {
@@ -44,12 +53,12 @@ std::string listed_names(const std::set<std::string>& names) {
   return list;
 }
 
-std::vector<const Program*> programs_of(const std::vector<PlanStep>& steps,
-                                        std::vector<std::string>& remarks) {
-  std::vector<const Program*> programs;
+std::vector<Program> programs_of(const std::vector<PlanStep>& steps,
+                                 std::vector<std::string>& remarks) {
+  std::vector<Program> programs;
   for (const PlanStep& step : steps) {
     if (const auto* program = std::get_if<Program>(&step.work)) {
-      programs.push_back(program);
+      programs.push_back(*program);
     } else {
       const auto& call = std::get<OpaqueCall>(step.work);
       std::set<std::string> made(call.outputs.begin(), call.outputs.end());
@@ -94,16 +103,224 @@ std::string viewed(const Plan& plan, const std::string& name) {
   return of.empty() ? name : viewed(plan, of);
 }
 
-// The tensors that programs store.
-std::set<std::string> stored_by(const std::vector<const Program*>& programs) {
-  std::set<std::string> stored;
-  for (const Program* program : programs) {
-    const Plan plan = one_step_plan(*program);
+// The tensors that programs store, or read.
+std::set<std::string> named_by(const std::vector<Program>& programs, bool StepTensor::* how) {
+  std::set<std::string> names;
+  for (const Program& program : programs) {
+    const Plan plan = one_step_plan(program);
     for (const StepTensor& t : step_tensors(plan.forward.front())) {
-      if (t.written) stored.insert(t.name);
+      if (t.*how) names.insert(t.name);
     }
   }
-  return stored;
+  return names;
+}
+
+// ---- What is lifted: values whose gradient is asked for, and magnitudes ----
+
+// Of each node, whether the value is made from it.
+std::vector<bool> made_from(const Graph& graph, int value) {
+  std::vector<bool> reached(static_cast<size_t>(graph.size()), false);
+  reached[static_cast<size_t>(value)] = true;
+  for (int id = value; id >= 0; --id) {
+    if (!reached[static_cast<size_t>(id)]) continue;
+    for (const int operand : graph.node(id).operands) reached[static_cast<size_t>(operand)] = true;
+  }
+  return reached;
+}
+
+// Stored values that are wanted become inputs, whose gradient there is then: what they are made
+// from is left to the programs.
+void cut(Graph& graph, const LiftedTensors& tensors, const std::vector<std::string>& wanted) {
+  const auto value_named = [&](const std::string& name) {
+    const auto found = tensors.values.find(name);
+    return found == tensors.values.end() ? graph.find_input(name) : found->second.id;
+  };
+  std::vector<std::pair<int, std::string>> stored;
+  for (const std::string& name : wanted) {
+    const int id = value_named(name);
+    if (id < 0 || graph.node(id).op == Op::input) continue;
+    const std::vector<bool> reached = made_from(graph, id);
+    for (const std::string& other : wanted) {
+      const int of = value_named(other);
+      require(of < 0 || of == id || !reached[static_cast<size_t>(of)],
+              "--gradients: " + name + " is made from " + other +
+                  ": derive the gradient of one at a time, in two calls");
+    }
+    stored.emplace_back(id, name);
+  }
+  for (const auto& [id, name] : stored) graph.become_input(id, name);
+}
+
+// The values whose largest magnitudes a value is the maximum of.
+void find_magnitudes(const Graph& graph, int id, std::vector<int>& found) {
+  const Node& n = graph.node(id);
+  if (n.op == Op::elementwise && n.fn == Elementwise::max) {
+    for (const int operand : n.operands) find_magnitudes(graph, operand, found);
+  } else if (n.op == Op::col_reduce) {
+    find_magnitudes(graph, n.operands[0], found);
+  } else if (n.op == Op::row_reduce && n.reduction == PartialKind::abs_max) {
+    found.push_back(n.operands[0]);
+  }
+}
+
+// Takes the scalars that programs raise out of what is lifted: they are statistics, and have no
+// gradient.
+std::vector<std::pair<Magnitude, Value>> take_magnitudes(const std::vector<Program>& programs,
+                                                         Graph& graph, LiftedTensors& tensors) {
+  std::vector<std::pair<Magnitude, Value>> all;
+  for (const Program& program : programs) {
+    for (const Step& step : program.steps) {
+      if (step.kind() != StepKind::abs_max_into) continue;
+      const std::string& name = program.tensors[static_cast<size_t>(step.tensor())].name;
+      const auto lifted = tensors.values.find(name);
+      if (lifted == tensors.values.end()) continue;  // raised twice
+      std::vector<int> found;
+      find_magnitudes(graph, lifted->second.id, found);
+      tensors.values.erase(lifted);
+      for (const int id : found)
+        all.push_back({{name, name + ".of" + (all.empty() ? "" : std::to_string(all.size()))},
+                       graph.value(id)});
+    }
+  }
+  return all;
+}
+
+// ---- The programs that take the forward's place, as the given ones are ----
+
+// What a store stores, before it was rounded to the plan's type.
+int unrounded(const Program& program, int value) {
+  const Step& step = program.steps[static_cast<size_t>(value)];
+  return step.kind() == StepKind::as_stored ? step.operands[0] : value;
+}
+
+int tensor_named(const Program& program, const std::string& name) {
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    if (program.tensors[t].name == name) return static_cast<int>(t);
+  }
+  return -1;
+}
+
+// Removes values that no step uses, and tensors that no step names.
+Program without_unused(const Program& program) {
+  std::vector<bool> used(program.steps.size(), false);
+  std::vector<bool> named(program.tensors.size(), false);
+  for (size_t i = program.steps.size(); i-- > 0;) {
+    const Step& step = program.steps[i];
+    const bool is_effect = step.kind() == StepKind::store_tile ||
+                           step.kind() == StepKind::store_vector ||
+                           step.kind() == StepKind::row_partial ||
+                           step.kind() == StepKind::column_partial ||
+                           step.kind() == StepKind::store_transposed ||
+                           step.kind() == StepKind::abs_max_into;
+    used[i] = used[i] || is_effect;
+    if (!used[i]) continue;
+    for (const int operand : step.operands) used[static_cast<size_t>(operand)] = true;
+    for (const GemmSegment& segment : step.segments()) {
+      for (const int t : segment.tensors()) {
+        if (t >= 0) named[static_cast<size_t>(t)] = true;
+      }
+    }
+    for (const int t : {step.tensor(), step.row_index()}) {
+      if (t >= 0) named[static_cast<size_t>(t)] = true;
+    }
+  }
+  std::vector<int> place(program.steps.size(), -1);
+  std::vector<int> tensor(program.tensors.size(), -1);
+  Program result{program.name, {}, {}};
+  for (size_t t = 0; t < named.size(); ++t) {
+    if (!named[t]) continue;
+    tensor[t] = static_cast<int>(result.tensors.size());
+    result.tensors.push_back(program.tensors[t]);
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    place[i] = static_cast<int>(result.steps.size());
+    Step step = program.steps[i];
+    for (int& operand : step.operands) operand = place[static_cast<size_t>(operand)];
+    const auto renumber = [&](int& t) {
+      if (t >= 0) t = tensor[static_cast<size_t>(t)];
+    };
+    std::visit(
+        [&](auto& work) {
+          if constexpr (requires { work.tensor; }) renumber(work.tensor);
+          if constexpr (requires { work.row_index; }) renumber(work.row_index);
+          if constexpr (requires { work.segments; }) {
+            for (GemmSegment& segment : work.segments) {
+              for (int* t : {&segment.a, &segment.b, &segment.scales_a, &segment.scales_b})
+                renumber(*t);
+            }
+          }
+        },
+        step.work);
+    result.steps.push_back(std::move(step));
+  }
+  return result;
+}
+
+// Adds an effect on what is stored as `name`, if the program stores that, and takes the store away
+// unless it `stays`.
+void add_beside_store(Program& program, const std::string& name, const TensorDecl& target,
+                      StepKind kind, bool stays) {
+  const int stored = tensor_named(program, name);
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    Step& store = program.steps[i];
+    if (store.kind() != StepKind::store_tile || store.tensor() != stored) continue;
+    int tensor = tensor_named(program, target.name);
+    if (tensor < 0) {
+      tensor = static_cast<int>(program.tensors.size());
+      program.tensors.push_back(target);
+    }
+    Step added = store;
+    added.operands = {unrounded(program, store.operands[0])};
+    if (kind == StepKind::abs_max_into) {
+      added.work = steps::AbsMaxInto{tensor};
+    } else {
+      added.work = steps::StoreTile{tensor};
+    }
+    if (stays) {
+      program.steps.push_back(std::move(added));
+    } else {
+      store = std::move(added);
+    }
+    program = without_unused(program);
+    return;
+  }
+}
+
+// Stores in 8 bits keep their type, and magnitudes their name. What the derived programs read is
+// stored beside it as the plan has it.
+void keep_eight_bits(Derived& derived, const std::vector<Program>& given,
+                     const std::vector<Magnitude>& magnitudes) {
+  std::vector<Program> all = derived.forward;
+  all.insert(all.end(), derived.backward.begin(), derived.backward.end());
+  const std::set<std::string> read = named_by(all, &StepTensor::read);
+  std::set<std::string> renamed;
+  for (const Program& of : given) {
+    for (const Step& step : of.steps) {
+      if (step.kind() != StepKind::store_tile) continue;
+      const TensorDecl& decl = of.tensors[static_cast<size_t>(step.tensor())];
+      if (size_of(decl.dtype) != 1) continue;
+      const bool stays = read.contains(decl.name);
+      const std::string kept = stays ? decl.name + ".saved" : decl.name;
+      for (auto* group : {&derived.forward, &derived.backward}) {
+        for (Program& program : *group) {
+          const int t = tensor_named(program, decl.name);
+          if (t >= 0 && stays) program.tensors[static_cast<size_t>(t)].name = kept;
+        }
+      }
+      for (Program& program : derived.forward) {
+        const int t = tensor_named(program, kept);
+        if (t >= 0 && !stays) program.tensors[static_cast<size_t>(t)].dtype = decl.dtype;
+        add_beside_store(program, kept, decl, StepKind::store_tile, stays);
+      }
+    }
+  }
+  for (const Magnitude& magnitude : magnitudes) {
+    for (Program& program : derived.forward)
+      add_beside_store(program, magnitude.of, {.name = magnitude.scalar, .shape = {}},
+                       StepKind::abs_max_into,
+                       read.contains(magnitude.of));
+  }
 }
 
 Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& given,
@@ -111,9 +328,7 @@ Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& give
   const CompileRequest& request = plan.source.request;
   Derived result;
   result.backward = programs_of(plan.compiled.plan.backward, result.remarks);
-  std::vector<const Program*> own;
-  for (const Program& program : given) own.push_back(&program);
-  const std::set<std::string> stored = stored_by(own);
+  const std::set<std::string> stored = named_by(given, &StepTensor::written);
   std::set<std::string> made;
   std::set<std::string> read;
   for (const std::string& name : read_by(plan.compiled.plan.backward))
@@ -148,14 +363,29 @@ Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& give
   return result;
 }
 
+// What the given programs name has the type that they give it.
+void keep_types(std::vector<Program>& derived, const std::vector<Program>& given) {
+  std::map<std::string, DType> types;
+  for (const Program& program : given) {
+    for (const TensorDecl& decl : program.tensors) types[decl.name] = decl.dtype;
+  }
+  for (Program& program : derived) {
+    for (const StepTensor& t : step_tensors(one_step_plan(program).forward.front())) {
+      if (t.read && !t.written && types.contains(t.name))
+        program.tensors[static_cast<size_t>(tensor_named(program, t.name))].dtype =
+            types.at(t.name);
+    }
+  }
+}
+
 // Numbered, so that FOLDER/*.coda names them in the order in which they run.
 void write_programs(const Derived& derived, const std::filesystem::path& folder) {
   int number = 0;
   for (const auto* group : {&derived.forward, &derived.backward}) {
-    for (const Program* program : *group) {
+    for (const Program& program : *group) {
       const std::filesystem::path file =
-          folder / fmt::format("{:02}_{}.coda", ++number, program->name);
-      write_program(file, *program);
+          folder / fmt::format("{:02}_{}.coda", ++number, program.name);
+      write_program(file, program);
       fmt::print("{}\n", printable(file));
     }
   }
@@ -164,9 +394,9 @@ void write_programs(const Derived& derived, const std::filesystem::path& folder)
 // The backward of a graph is a graph.
 void derive(const NamedGraph& graph, const DeriveFlags& flags) {
   require(
-      flags.sizes.empty() && flags.dtype.empty(),
-      "--sizes and --dtype are of programs, whose plans are compared: the backward of a graph is "
-      "a graph, which needs neither; leave them out");
+      flags.sizes.empty() && flags.dtype.empty() && flags.objective == "memory",
+      "--sizes, --dtype and --objective are of programs, whose plans are compared: the backward of a graph is "
+      "a graph, which needs none of them; leave them out");
   const NamedGraph backward = gradient_graph(graph, flags.gradients);
   if (flags.out.empty()) {
     fmt::print("{}", text(backward));
@@ -180,28 +410,48 @@ void derive(const NamedGraph& graph, const DeriveFlags& flags) {
 void run(const DeriveFlags& flags) {
   if (const std::optional<NamedGraph> graph = read_lone_graph(flags.programs))
     return derive(*graph, flags);
-  std::vector<Program> given;
-  for (const std::string& file : flags.programs) given.push_back(read_program(file));
+  const std::vector<Program> given = read_programs_stored_as(flags.programs, "");
   DimValues sizes = parse_sizes(flags.sizes);
   refuse_other_sizes(given, sizes);
   for (const Program& program : given) {
     for (const std::string& symbol : symbols_of(program)) sizes.try_emplace(symbol, kUsualSize);
   }
-  ExplainedGraph source = load_programs(flags.programs, sizes, true);
-  if (!flags.dtype.empty()) source.options.storage = storage_type(flags.dtype);
-  require(!source.request.seeds.empty(),
-          flags.programs.front() +
-              ": nothing can be derived: no stored value depends on an input with a gradient");
-  keep_gradients(source, flags.gradients);
-  const ExplainedPlan plan = explain(std::move(source));
-  const Derived derived = derived_from(plan, given, flags.gradients.empty());
+  std::vector<Magnitude> magnitudes;
+  const auto derived_with = [&](bool with_magnitudes) {
+    ExplainedGraph source = load_programs(
+        flags.programs, sizes, true, [&](Graph& graph, LiftedTensors& tensors) {
+          cut(graph, tensors, flags.gradients);
+          std::vector<NamedValue> outputs;
+          magnitudes.clear();
+          for (const auto& [magnitude, value] : take_magnitudes(given, graph, tensors)) {
+            magnitudes.push_back(magnitude);
+            if (with_magnitudes) outputs.push_back({magnitude.of, value});
+          }
+          return outputs;
+        });
+    if (!flags.dtype.empty()) source.options.storage = storage_type(flags.dtype);
+    source.options.objective = flags.objective == "speed" ? Objective::speed : Objective::memory;
+    require(!source.request.seeds.empty(),
+            flags.programs.front() +
+                ": nothing can be derived: no stored value depends on an input with a gradient");
+    keep_gradients(source, flags.gradients);
+    return derived_from(explain(std::move(source)), given, flags.gradients.empty());
+  };
+  Derived derived = derived_with(false);
+  // Only what takes the forward's place has to find magnitudes.
+  if (!derived.forward.empty() && !magnitudes.empty()) derived = derived_with(true);
+  keep_types(derived.backward, given);
+  if (!derived.forward.empty()) keep_eight_bits(derived, given, magnitudes);
+  for (const Magnitude& magnitude : magnitudes)
+    derived.remarks.push_back(magnitude.scalar + " is a largest magnitude: a statistic, from which "
+                              "no gradient comes");
   if (!flags.out.empty()) write_programs(derived, flags.out);
   for (const std::string& remark : derived.remarks) fmt::print("# {}\n", remark);
   if (!flags.out.empty()) return;
   fmt::print("# chosen for{}\n", text_of(sizes));
-  for (const Program* program : derived.forward) fmt::print("\n{}", text(*program));
+  for (const Program& program : derived.forward) fmt::print("\n{}", text(program));
   if (!derived.forward.empty()) fmt::print("\n# the backward\n");
-  for (const Program* program : derived.backward) fmt::print("\n{}", text(*program));
+  for (const Program& program : derived.backward) fmt::print("\n{}", text(program));
 }
 
 }  // namespace
@@ -225,7 +475,8 @@ void add_derive(CLI::App& app) {
       ->type_name("LIST");
   command
       .add_option("--gradients", flags->gradients,
-                  "The inputs whose gradients are wanted: x,w [all that have one]")
+                  "The inputs whose gradients are wanted, or stored values: x,w [all inputs that "
+                  "have one]")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
@@ -234,6 +485,12 @@ void add_derive(CLI::App& app) {
                   "Storage of what the backward adds: fp32 or bf16 [16 bits where a product of the "
                   "programs reads them, else fp32]")
       ->check(CLI::IsMember({"fp32", "bf16"}));
+  command
+      .add_option("--objective", flags->objective,
+                  "memory: what is cheap is computed again in the backward; speed: it is stored "
+                  "where that takes less time")
+      ->check(CLI::IsMember({"memory", "speed"}))
+      ->capture_default_str();
   command
       .add_option(
           "--out", flags->out,

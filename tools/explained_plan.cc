@@ -122,7 +122,7 @@ DType usual_storage(const Program& program) {
 }  // namespace
 
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
-                             bool with_gradients) {
+                             bool with_gradients, const PrepareLifted& prepare) {
   ExplainedGraph result;
   result.options.sizes = sizes;
   if (std::optional<NamedGraph> named = read_lone_graph(files)) {
@@ -139,10 +139,12 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
   result.graph = std::make_unique<Graph>();
   LiftedTensors tensors;
   for (const std::string& file : files) {
-    const Program program = read_program(file);
-    if (result.options.storage == DType::f32) result.options.storage = usual_storage(program);
+    const std::vector<Program> programs = read_programs(file);
     try {
-      lift(program, *result.graph, tensors);
+      for (const Program& program : programs) {
+        if (result.options.storage == DType::f32) result.options.storage = usual_storage(program);
+        lift(program, *result.graph, tensors);
+      }
     } catch (const Error& error) {
       throw Error(file + ": " + error.what());
     }
@@ -155,7 +157,10 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
       for (const auto& [symbol, count] : dim.terms()) symbols.insert(symbol);
     }
   }
+  std::vector<NamedValue> more;
+  if (prepare) more = prepare(graph, tensors);
   result.request = program_request(graph, tensors, with_gradients);
+  result.request.outputs.insert(result.request.outputs.end(), more.begin(), more.end());
   require(!result.request.outputs.empty(), files.front() + ": the programs store nothing");
   require_known_sizes(files.front(), symbols, sizes, "programs");
   return result;

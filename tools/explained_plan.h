@@ -2,12 +2,14 @@
 // A compiled plan with what each of its steps costs, for `coda explain`.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "coda/compile.h"
+#include "coda/lift.h"
 #include "coda/models.h"
 #include "coda/step_memory.h"
 
@@ -48,9 +50,11 @@ std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes);
 
 // The programs of the files, one behind the other, as a graph, or the graph of a file: what they
 // store is what is computed, and the plan's own matrices are in the 16 bits that products read,
-// else in fp32. `with_gradients`: also the gradients of all inputs.
+// else in fp32. `with_gradients`: also the gradients of all inputs. `prepare` may change what was
+// lifted, and gives outputs that have no gradient.
+using PrepareLifted = std::function<std::vector<NamedValue>(Graph&, LiftedTensors&)>;
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
-                             bool with_gradients);
+                             bool with_gradients, const PrepareLifted& prepare = {});
 
 // "M=2048,D=576". Throws CLI::ValidationError for words that are no sizes or contradict each other.
 DimValues parse_sizes(const std::vector<std::string>& sizes);

@@ -32,7 +32,40 @@ Examples:
   coda eval out/book --data other.txt              loss, perplexity, bits a byte
   coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
 )";
-// Instead of those, of the commands that are about programs and kernels.
+// Instead of those, of each command.
+constexpr const char* kTrainExamples = R"(
+Examples:
+  coda train --data book.txt --out out/book        Ctrl-C saves and stops
+  coda train --data book.txt --out out/book --resume     go on where it stopped
+)";
+constexpr const char* kEvalExamples = R"(
+Examples:
+  coda eval out/book --data other.txt              loss, perplexity, bits a byte
+)";
+constexpr const char* kSampleExamples = R"(
+Examples:
+  coda sample out/book --prompt 'Once '
+)";
+constexpr const char* kExplainExamples = R"(
+Examples:
+  coda explain mine.coda --sizes M=2048,N=1536,K=576
+  coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
+)";
+constexpr const char* kDeriveExamples = R"(
+Examples:
+  coda derive mine.coda > back.coda                the backward, as programs of one file
+  coda derive mine.coda --gradients x,w --objective speed
+  coda check back.coda --backward-of mine.coda     is it right, also when it was edited?
+)";
+constexpr const char* kFmtExamples = R"(
+Examples:
+  coda fmt mine.coda
+  coda fmt --check programs/*.coda                 which are laid out otherwise?
+)";
+constexpr const char* kInfoExamples = R"(
+Examples:
+  coda info                                        what this machine has, and what coda uses of it
+)";
 constexpr const char* kEmitExamples = R"(
 Examples:
   coda emit programs/swiglu.coda --sizes M=4096,N=5632,K=2048
@@ -44,6 +77,8 @@ Examples:
   coda check programs/swiglu.coda
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
   coda check mine.coda --formula "out = silu(x @ wg.T) * (x @ wu.T)"
+  coda check mine.coda --in x.npz --expect y.npz   given inputs, given results
+  coda check back.coda --backward-of mine.coda     a backward of one's own
 )help";
 constexpr const char* kRunExamples = R"(
 Examples:
@@ -195,7 +230,10 @@ int main(int argc, char** argv) {
   coda::tools::read_decimal_numbers(app);
   say_flags_given_twice(app);
   for (const auto& [name, examples] :
-       {std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
+       {std::pair{"train", kTrainExamples}, std::pair{"eval", kEvalExamples},
+        std::pair{"sample", kSampleExamples}, std::pair{"explain", kExplainExamples},
+        std::pair{"derive", kDeriveExamples}, std::pair{"fmt", kFmtExamples},
+        std::pair{"info", kInfoExamples}, std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
         std::pair{"run", kRunExamples}, std::pair{"bench", kBenchExamples},
         std::pair{"compile", kCompileExamples}, std::pair{"tune", kTuneExamples}}) {
     CLI::App& command = *app.get_subcommand(name);

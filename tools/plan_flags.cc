@@ -95,16 +95,17 @@ std::vector<SizedPlan> ProgramFlags::plans() const {
   const DimValues values = parse_sizes(sizes);
   if (const std::optional<NamedGraph> graph = read_lone_graph(files, storage))
     return {graph_plan(*graph, files.front(), values, choice)};
-  std::vector<Program> read;
-  for (const std::string& file : files) read.push_back(read_program_stored_as(file, storage));
-  refuse_other_sizes(read, values);
+  refuse_other_sizes(read_programs_stored_as(files, storage), values);
   std::vector<SizedPlan> result;
-  for (size_t i = 0; i < files.size(); ++i) {
+  for (const std::string& file : files) {
+    const std::vector<Program> programs = read_programs_stored_as({file}, storage);
     try {
-      require_sizes(read[i], values);
-      result.push_back({one_step_plan(read[i]), values});
+      for (const Program& program : programs) {
+        require_sizes(program, values);
+        result.push_back({one_step_plan(program), values});
+      }
     } catch (const Error& error) {
-      throw Error(files[i] + ": " + error.what());
+      throw Error(file + ": " + error.what());
     }
   }
   return result;

@@ -11,13 +11,13 @@ namespace coda::tools {
 
 std::set<std::string> symbols_of(const Program& program) {
   std::set<std::string> symbols;
-  const auto add = [&](const Shape& shape) {
-    for (const Dim& dim : {shape.rows, shape.cols}) {
+  const auto add = [&](const auto&... dims) {
+    for (const Dim& dim : {dims...}) {
       for (const auto& [symbol, factor] : dim.terms()) symbols.insert(symbol);
     }
   };
-  for (const TensorDecl& decl : program.tensors) add(decl.shape);
-  for (const Step& step : program.steps) add(step.shape);
+  for (const TensorDecl& decl : program.tensors) add(decl.shape.rows, decl.shape.cols);
+  for (const Step& step : program.steps) add(step.shape.rows, step.shape.cols, step.size());
   return symbols;
 }
 
@@ -52,16 +52,24 @@ void refuse_sizes_besides(const std::set<std::string>& symbols, const DimValues&
 
 }  // namespace
 
-Program read_program_stored_as(const std::string& file, const std::string& storage) {
-  Program program = read_program(file);
-  if (storage.empty()) return program;
-  const std::set<std::string> stays = written_as_f32(file);
-  for (TensorDecl& decl : program.tensors) {
-    const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
-    if (is_matrix && decl.dtype == DType::f32 && !stays.contains(decl.name))
-      decl.dtype = type_of(storage);
+std::vector<Program> read_programs_stored_as(const std::vector<std::string>& files,
+                                             const std::string& storage) {
+  std::vector<Program> programs;
+  for (const std::string& file : files) {
+    std::vector<Program> of_file = read_programs(file);
+    const std::set<std::string> stays = storage.empty() ? std::set<std::string>()
+                                                        : written_as_f32(file);
+    for (Program& program : of_file) {
+      for (TensorDecl& decl : program.tensors) {
+        const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
+        if (!storage.empty() && is_matrix && decl.dtype == DType::f32 &&
+            !stays.contains(decl.name))
+          decl.dtype = type_of(storage);
+      }
+      programs.push_back(std::move(program));
+    }
   }
-  return program;
+  return programs;
 }
 
 void require_sizes(const Program& program, const DimValues& sizes) {

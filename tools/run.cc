@@ -35,8 +35,7 @@ void run(const RunFlags& flags) {
   if (graph) {
     refuse_other_sizes(*graph, given);
   } else {
-    for (const std::string& file : flags.files)
-      programs.push_back(read_program_stored_as(file, flags.storage));
+    programs = read_programs_stored_as(flags.files, flags.storage);
     refuse_other_sizes(programs, given);
   }
   const Arrays inputs = read_all_arrays(flags.inputs);

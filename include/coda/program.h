@@ -145,6 +145,10 @@ struct Constant {  // [1, 1]
   double number = 0;
   bool operator==(const Constant&) const = default;
 };
+struct Size {  // [1, 1]: a size of the run as a number
+  Dim size = 1;
+  bool operator==(const Size&) const = default;
+};
 struct ColumnIndex {  // [1, N]: 0, 1, ..., N - 1
   bool operator==(const ColumnIndex&) const = default;
 };
@@ -251,7 +255,7 @@ using StepWork =
                  steps::RepeatGroup, steps::SelectColumn, steps::Combine, steps::ReduceVector,
                  steps::TransposeVector, steps::StoreTile, steps::StoreVector, steps::RowPartial,
                  steps::ColumnPartial, steps::StoreTransposed, steps::AbsMaxInto,
-                 steps::GroupAbsMax, steps::BlockAbsMax>;
+                 steps::GroupAbsMax, steps::BlockAbsMax, steps::Size>;
 enum class StepKind : uint8_t {
   gemm,
   load_tile,
@@ -278,6 +282,7 @@ enum class StepKind : uint8_t {
   abs_max_into,
   group_abs_max,
   block_abs_max,
+  size,
 };
 
 struct Step {
@@ -294,6 +299,7 @@ struct Step {
   double number() const;
   Elementwise op() const;
   const Dim& group() const;
+  const Dim& size() const;
   int which() const;
   DType dtype() const;
   PartialKind partial() const;

@@ -103,6 +103,7 @@ class ProgramBuilder {
                             Where where = Where::current());
   TileValue load_scalar(std::string_view tensor, Where where = Where::current());
   TileValue constant(double number, Where where = Where::current());
+  TileValue size(const Dim& size, Where where = Where::current());  // as a number
   TileValue column_index(std::optional<Dim> columns = std::nullopt, Where where = Where::current());
 
   TileValue elementwise(Elementwise op, std::initializer_list<Operand> operands);

@@ -241,6 +241,11 @@ def column_index(columns: str | int = "") -> Tile:
     return _current("column_index").value(f"column_index({columns})")
 
 
+def size(of: str | int) -> Tile:
+    """A size of the run as a number: "N", "2*I + 4"."""
+    return _current("size").value(f"size({of})")
+
+
 def as_stored(value: Tile, dtype: str) -> Tile:
     """The value rounded as a store to that type rounds."""
     return _trace_of([value]).value(f"as_stored({value.text}, {dtype})")

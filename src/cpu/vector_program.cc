@@ -108,6 +108,7 @@ void VectorProgram::run_step(const Item& item, std::span<const TensorView> tenso
       return;
     }
     case StepKind::constant: *out = static_cast<float>(s.number()); return;
+    case StepKind::size: *out = static_cast<float>(s.size().evaluate(sizes_)); return;
     case StepKind::column_index:
       for (int64_t j = 0; j < item.length; ++j) out[j] = static_cast<float>(j);
       return;

@@ -7,6 +7,7 @@
 #include "coda/error.h"
 #include "gpu/lower_parts.h"
 #include "gpu/lower_whole.h"
+#include "program/step_table.h"
 
 namespace coda::gpu {
 namespace {
@@ -84,8 +85,9 @@ ProgramPlan plan_split(const Program& program, const DimValues& sizes, const Low
 
 }  // namespace
 
-ProgramPlan plan_program(const Program& program, const DimValues& sizes,
+ProgramPlan plan_program(const Program& given, const DimValues& sizes,
                          const LowerOptions& options) {
+  const Program program = program::with_numbers_for_sizes(given, sizes);
   invariant(options.row_strides.empty() || options.row_strides.size() == program.tensors.size(),
             "a row stride for each tensor");
   require_types(program, sizes, options);

@@ -8,6 +8,10 @@
 
 namespace coda {
 
+std::vector<Program> read_programs(const std::filesystem::path& file) {
+  return parse_programs(read_program_text(file), file.native());
+}
+
 Program read_program(const std::filesystem::path& file) {
   return parse_program(read_program_text(file), file.native());
 }

@@ -2,12 +2,10 @@
 #include "measure/chain.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "coda/error.h"
 #include "coda/plan.h"
-#include "measure/guarded_run.h"
 #include "program/step_table.h"
 
 namespace coda::measure {
@@ -92,6 +90,14 @@ void require_chain(std::span<const Program> programs) {
       const TensorDecl& decl = program.tensors[t];
       const auto [entry, is_new] = known.try_emplace(decl.name, &decl, &program);
       const TensorDecl& first = *entry->second.first;
+      const bool is_partial = first.kind != TensorKind::dense;
+      require(is_new || !is_partial || decl.kind != TensorKind::dense,
+              "tensor '" + decl.name + "' holds partials that program '" +
+                  entry->second.second->name + "' leaves, and '" + program.name +
+                  "' reads it as values: a finalizer between them makes a vector of the partials, "
+                  "as in store(r, combine_" +
+                  (first.kind == TensorKind::row_partial ? "rows" : "columns") + "(sum(" +
+                  decl.name + first.shape.text() + "))), and is given before what reads r");
       require(is_new || first == decl,
               "tensor '" + decl.name + "' is " + first.shape.text() + ":" +
                   std::string(name_of(first.dtype)) + " in program '" + entry->second.second->name +
@@ -135,25 +141,15 @@ TensorValues evaluate_chain(std::span<const Program> programs, const DimValues& 
   return stored;
 }
 
-TensorValues chain_inputs(std::span<const Program> programs, const DimValues& sizes,
-                          uint64_t seed) {
-  const ChainTensors tensors = tensors_of(programs);
-  TensorValues inputs;
-  for (const Program& program : programs) {
-    for (auto& [name, values] : random_inputs(program, sizes, seed, true)) {
-      if (tensors.inputs.contains(name)) inputs.try_emplace(name, std::move(values));
-    }
-  }
-  const auto is_finite = [](const auto& tensor) {
-    return std::all_of(tensor.second.begin(), tensor.second.end(),
-                       [](double x) { return std::isfinite(x); });
-  };
-  const TensorValues stored = evaluate_chain(programs, sizes, inputs);
-  if (std::all_of(stored.begin(), stored.end(), is_finite)) return inputs;
-  for (auto& [name, values] : inputs) {
-    for (double& x : values) x = std::abs(x);
-  }
-  return inputs;
+ChainInputs chain_inputs(std::span<const Program> programs, const DimValues& sizes,
+                         uint64_t seed) {
+  ChainInputs result{.decls = tensors_of(programs).inputs, .uses = uses_of_inputs(programs)};
+  for (const auto& [name, decl] : result.decls)
+    result.values[name] = drawn(decl, result.uses[name], sizes, seed, true);
+  make_finite(result.values, result.uses, result.decls, [&](const TensorValues& inputs) {
+    return is_finite(evaluate_chain(programs, sizes, inputs));
+  });
+  return result;
 }
 
 Arrays as_arrays(std::span<const Program> programs, const DimValues& sizes,

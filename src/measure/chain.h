@@ -9,6 +9,7 @@
 
 #include "coda/array.h"
 #include "coda/program.h"
+#include "measure/random_inputs.h"
 #include "program/evaluate.h"
 
 namespace coda::measure {
@@ -26,9 +27,14 @@ struct ChainTensors {
 };
 ChainTensors tensors_of(std::span<const Program> programs);
 
-// Random inputs of the chain (random_inputs), indices inside what they index; all positive if the
-// results of others would not be finite.
-TensorValues chain_inputs(std::span<const Program> programs, const DimValues& sizes, uint64_t seed);
+// Random inputs of the chain (random_inputs.h), indices inside what they index; positive as far as
+// the results of others would not be finite.
+struct ChainInputs {
+  TensorValues values{};
+  std::map<std::string, TensorDecl> decls{};
+  std::map<std::string, InputUse> uses{};
+};
+ChainInputs chain_inputs(std::span<const Program> programs, const DimValues& sizes, uint64_t seed);
 
 // What the programs store. Throws Error as evaluate does.
 TensorValues evaluate_chain(std::span<const Program> programs, const DimValues& sizes,

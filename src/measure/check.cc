@@ -14,7 +14,9 @@
 #include "gpu/gpu_backend.h"
 #include "gpu/jit/parallel_for.h"
 #include "gpu/lower.h"
+#include "measure/chain.h"
 #include "measure/guarded_run.h"
+#include "measure/random_inputs.h"
 #include "measure/reference_time.h"
 #include "measure/traps.h"
 #include "program/judge.h"
@@ -72,13 +74,6 @@ std::vector<Configuration> gpu_configurations(const Program& program, const DimV
 // Of the first inputs: whether they serve, exact, rounded as stored.
 constexpr double kEvaluations = 3;
 
-bool is_finite(const measure::TensorValues& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
-    return std::all_of(tensor.second.begin(), tensor.second.end(),
-                       [](double x) { return std::isfinite(x); });
-  });
-}
-
 // What the configurations compute; the first is as chosen, and is compared with the reference.
 void check_on(const std::vector<Configuration>& configurations, const Program& program,
               const DimValues& sizes, const measure::TensorValues& inputs, program::Judge& judge,
@@ -92,9 +87,13 @@ void check_on(const std::vector<Configuration>& configurations, const Program& p
     const auto expected = judge.exact().find(decl.name);
     if (expected == judge.exact().end()) continue;
     const program::Judge::Verdict verdict = judge.of(decl.name, first.results.at(decl.name));
-    result.tensors.push_back({decl, verdict.error, verdict.bound,
-                              std::count_if(expected->second.begin(), expected->second.end(),
-                                            [](double x) { return !std::isfinite(x); })});
+    const auto count = [&](const auto& is) {
+      return std::count_if(expected->second.begin(), expected->second.end(), is);
+    };
+    const int64_t not_finite = count([](double x) { return !std::isfinite(x); });
+    const int64_t nan = count([](double x) { return std::isnan(x); });
+    result.tensors.push_back({decl, verdict.error, verdict.bound, not_finite,
+                              nan == std::ssize(expected->second)});
   }
   if (run(configurations.front()).bits != first.bits) result.different.emplace_back("a second run");
   result.configurations = 1;
@@ -127,6 +126,8 @@ std::string text(const CheckedTensor& tensor) {
                 decl.name.c_str(), std::string(name_of(decl.dtype)).c_str(),
                 (decl.shape.text() + partials).c_str(), tensor.error, tensor.bound,
                 tensor.is_right() ? "ok" : "WRONG");
+  if (tensor.is_nan)
+    return line + std::string(" (all elements are NaN, of any inputs: nothing can be compared)");
   return line + (tensor.not_finite == 0
                      ? ""
                      : " (" + std::to_string(tensor.not_finite) + " elements are not finite)");
@@ -189,13 +190,11 @@ CheckReport check_program(const Program& program, const DimValues& sizes,
   const bool traps = options.traps && seconds < kMostForTraps;
   CheckReport report;
   measure::TensorValues inputs = measure::random_inputs(program, sizes, options.seed);
-  if (!is_finite(program::evaluate(program, sizes, inputs))) {
-    // A root of a sum of squares, say, which negative numbers are not.
-    report.has_positive_inputs = true;
-    for (auto& [name, values] : inputs) {
-      for (double& x : values) x = std::abs(x);
-    }
-  }
+  report.has_positive_inputs = measure::make_finite(
+      inputs, measure::uses_of_inputs({&program, 1}), measure::tensors_of({&program, 1}).inputs,
+      [&](const measure::TensorValues& of) {
+        return measure::is_finite(program::evaluate(program, sizes, of));
+      });
   program::Judge judge(program, sizes, inputs);
   if (options.backend != "gpu") {
     check_on(cpu_configurations(options.configurations), program, sizes, inputs, judge, traps,

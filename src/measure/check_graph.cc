@@ -16,6 +16,7 @@
 #include "ir/evaluate_graph.h"
 #include "measure/graph_inputs.h"
 #include "measure/host_tensor.h"
+#include "measure/random_inputs.h"
 #include "runtime/reference_backend.h"
 
 namespace coda {
@@ -122,7 +123,8 @@ void check_on(const std::vector<NamedBackend>& configurations, const NamedGraph&
     result.tensors.push_back(
         {decl, relative_error(results[i].values, wanted),
          kArithmetic + kLargerThanNoise * exact.noise[i] + rounding_of(decl.dtype),
-         std::count_if(wanted.begin(), wanted.end(), [](double x) { return !std::isfinite(x); })});
+         std::count_if(wanted.begin(), wanted.end(), [](double x) { return !std::isfinite(x); }),
+         std::all_of(wanted.begin(), wanted.end(), [](double x) { return std::isnan(x); })});
   }
   for (size_t i = 0; i < configurations.size(); ++i) {
     const auto& [name, backend] = configurations[i];
@@ -148,12 +150,11 @@ CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
               "sizes");
   CheckReport report;
   GraphValues inputs = measure::random_graph_inputs(named, sizes, options.seed);
-  if (!is_finite(evaluate(named.graph, roots_of(named), inputs, sizes))) {
-    report.has_positive_inputs = true;
-    for (auto& [name, values] : inputs) {
-      for (double& x : values) x = std::abs(x);
-    }
-  }
+  report.has_positive_inputs = measure::make_finite(
+      inputs, measure::uses_of_inputs(named), measure::inputs_of(named),
+      [&](const GraphValues& of) {
+        return is_finite(evaluate(named.graph, roots_of(named), of, sizes));
+      });
   const Exact exact = exact_of(named, sizes, inputs, options.seed);
   const auto check = [&](const std::string& name, const std::vector<NamedBackend>& configurations) {
     check_on(configurations, named, sizes, inputs, exact,

@@ -2,10 +2,13 @@
 // A backward that an author has written, against finite differences of the forward. Both are
 // evaluated in float64, so that errors are those of the formulas alone.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "coda/check.h"
 #include "coda/error.h"
+#include "coda/lift.h"
+#include "ir/evaluate_graph.h"
 #include "measure/chain.h"
 #include "measure/finite_differences.h"
 #include "measure/reference_time.h"
@@ -32,57 +35,48 @@ class WrittenBackward {
  public:
   WrittenBackward(std::span<const Program> forward, std::span<const Program> backward,
                   const DimValues& sizes, uint64_t seed)
-      : forward_(forward), sizes_(sizes), random_(seed) {
+      : forward_(forward), backward_(backward), sizes_(sizes), random_(seed) {
     measure::require_chain(forward);
     measure::require_chain(backward);
-    constexpr double kEvaluations = 50;  // two for each direction, step and input
-    measure::require_short(forward, sizes, kEvaluations);
-    measure::require_short(backward, sizes, 1);
     of_forward_ = measure::tensors_of(forward);
-    inputs_ = measure::chain_inputs(forward, sizes, seed);
-    program::TensorValues known = inputs_;
-    known.merge(measure::evaluate_chain(forward, sizes, inputs_));
-    const measure::ChainTensors of_backward = measure::tensors_of(backward);
-    for (const auto& [name, decl] : of_backward.inputs) {
-      if (known.contains(name)) continue;
+    lift_forward();
+    const measure::ChainInputs drawn = measure::chain_inputs(forward, sizes, seed);
+    scales_ = measure::scaled_inputs(drawn.values, drawn.uses, drawn.decls);
+    scales_.insert(scales_.begin(), {"", drawn.values});
+    const auto evaluations = static_cast<double>(6 * kDirections * scales_.size());
+    measure::require_short(forward, sizes, evaluations * static_cast<double>(drawn.values.size()));
+    measure::require_short(backward, sizes, static_cast<double>(scales_.size()));
+    const auto known = measure::evaluate_chain(forward, sizes, drawn.values);
+    for (const auto& [name, decl] : measure::tensors_of(backward).inputs) {
+      if (known.contains(name) || drawn.values.contains(name)) continue;
       const auto of = differentiated(name, of_forward_.stored);
       require(of.has_value(), "the backward reads '" + name +
                                   "', which the forward neither reads nor stores, nor is it "
                                   "named as the gradient of what the forward stores: grad_of_" +
                                   of_forward_.stored.begin()->first + ", or d" +
-                                  of_forward_.stored.begin()->first);
+                                  of_forward_.stored.begin()->first +
+                                  (decl.shape.is_scalar()
+                                       ? "; a size is a number of a program, as in size(N)"
+                                       : ""));
       const PhysicalShape shape = physical_shape(decl, sizes);
-      known[name] = upstream_[*of] =
+      given_[name] = upstream_[*of] =
           measure::random_values(static_cast<size_t>(shape.rows * shape.cols), random_);
     }
     require(!upstream_.empty(),
             "the backward reads no gradient of what the forward stores: grad_of_" +
                 of_forward_.stored.begin()->first);
-    results_ = measure::as_arrays(backward, sizes, measure::evaluate_chain(backward, sizes, known));
   }
 
   BackwardReport report() {
     BackwardReport report;
+    for (const measure::ScaledInputs& scale : scales_) compare(scale, report);
     std::string stored;
-    for (const auto& [name, gradient] : results_) {
+    for (const auto& [name, decl] : measure::tensors_of(backward_).stored) {
       stored += (stored.empty() ? "" : ", ") + name;
-      const auto input = differentiated(name, of_forward_.inputs);
-      if (!input) {
-        report.not_compared.push_back(name);
-        continue;
-      }
-      require(gradient.values.size() == inputs_.at(*input).size(),
-              "'" + name + "' has the shape " + shape_text(gradient) + ", and '" + *input +
-                  "' other elements");
-      double error = 0;
-      for (int i = 0; i < kDirections; ++i)
-        error = std::max(error, measure::gradient_error(
-                                    gradient.values, kGradientNoise, random_,
-                                    [&](const std::vector<double>& direction, double step) {
-                                      return sum_at(*input, direction, step);
-                                    },
-                                    kGradientBound));
-      report.gradients.push_back({name, error, kGradientBound});
+      const bool is_compared =
+          std::any_of(report.gradients.begin(), report.gradients.end(),
+                      [&](const CheckedGradient& gradient) { return gradient.name == name; });
+      if (!is_compared) report.not_compared.push_back(name);
     }
     require(!report.gradients.empty(),
             "the backward stores " + stored +
@@ -95,31 +89,120 @@ class WrittenBackward {
   }
 
  private:
-  // What the forward stores, each times its upstream gradient.
-  double sum_at(const std::string& input, const std::vector<double>& direction, double step) {
-    program::TensorValues moved = inputs_;
-    std::vector<double>& values = moved.at(input);
-    for (size_t i = 0; i < values.size(); ++i) values[i] += step * direction[i];
-    const Arrays stored =
-        measure::as_arrays(forward_, sizes_, measure::evaluate_chain(forward_, sizes_, moved));
+  // The largest error of each gradient so far.
+  void compare(const measure::ScaledInputs& scale, BackwardReport& report) {
+    inputs_ = &scale.values;
+    program::TensorValues known = scale.values;
+    known.merge(measure::evaluate_chain(forward_, sizes_, scale.values));
+    program::TensorValues all = given_;
+    all.merge(program::TensorValues(known));
+    const program::TensorValues results = measure::evaluate_chain(backward_, sizes_, all);
+    const bool is_usual = scale.words.empty();
+    for (const auto& [name, gradient] : measure::as_arrays(backward_, sizes_, results)) {
+      // What overflows at other scales has no differences.
+      if (!is_usual && !measure::is_finite({{name, gradient.values}})) continue;
+      auto of = differentiated(name, of_forward_.inputs);
+      if (!of) of = differentiated(name, intermediates_);
+      if (!of) continue;
+      require(gradient.values.size() == known.at(*of).size(),
+              "'" + name + "' has the shape " + shape_text(gradient) + ", and '" + *of +
+                  "' other elements");
+      double error = 0;
+      for (int i = 0; i < (is_usual ? kDirections : 1); ++i)
+        error = std::max(error, measure::gradient_error(
+                                    gradient.values, kGradientNoise, random_,
+                                    [&](const std::vector<double>& direction, double step) {
+                                      return sum_at(*of, direction, step);
+                                    },
+                                    kGradientBound));
+      const auto known_gradient =
+          std::find_if(report.gradients.begin(), report.gradients.end(),
+                       [&](const CheckedGradient& one) { return one.name == name; });
+      if (known_gradient == report.gradients.end()) {
+        report.gradients.push_back({name, error, kGradientBound});
+      } else if (std::isfinite(error)) {
+        known_gradient->error = std::max(known_gradient->error, error);
+      }
+    }
+  }
+
+  // What the forward stores is moved as a value, wherever it is used: that a graph has. Not where
+  // no graph is, or an output is none of its values.
+  void lift_forward() {
+    try {
+      for (const Program& program : forward_) lift(program, graph_, lifted_);
+      reduce_partials(lifted_);
+    } catch (const Error&) {
+      return;
+    }
+    for (const auto& [name, decl] : of_forward_.stored) {
+      const auto found = lifted_.values.find(name);
+      if (found != lifted_.values.end() && decl.kind == TensorKind::dense &&
+          graph_.node(found->second.id).op != Op::input)
+        intermediates_[name] = decl;
+    }
+  }
+
+  // The stored tensors where the value that is stored as `name` is moved.
+  Arrays stored_at(const std::string& name, const std::vector<double>& direction, double step) {
+    const int moved = lifted_.values.at(name).id;
+    std::vector<std::string> names;
+    std::vector<int> roots;
+    for (const auto& [of, weights] : upstream_) {
+      require(lifted_.values.contains(of),
+              "the gradient of '" + of + "' is given, a partial that a program combines: give "
+              "that of what is made of it");
+      names.push_back(of);
+      roots.push_back(lifted_.values.at(of).id);
+    }
+    const std::vector<Matrix> results = evaluate(
+        graph_, roots, *inputs_, sizes_,
+        [&](int id, const std::vector<const Matrix*>&, std::vector<Matrix>& all) {
+          if (id != moved) return;
+          for (size_t i = 0; i < direction.size(); ++i) all[0].data[i] += step * direction[i];
+        });
+    Arrays arrays;
+    for (size_t i = 0; i < names.size(); ++i)
+      arrays[names[i]] = {{std::ssize(results[i].data)}, results[i].data};
+    return arrays;
+  }
+
+  // What the forward stores, each times its upstream gradient, where `name` is moved.
+  double sum_at(const std::string& name, const std::vector<double>& direction, double step) {
+    Arrays arrays;
+    if (inputs_->contains(name)) {
+      program::TensorValues moved = *inputs_;
+      std::vector<double>& values = moved.at(name);
+      for (size_t i = 0; i < values.size(); ++i) values[i] += step * direction[i];
+      arrays =
+          measure::as_arrays(forward_, sizes_, measure::evaluate_chain(forward_, sizes_, moved));
+    } else {
+      arrays = stored_at(name, direction, step);
+    }
     double sum = 0;
-    for (const auto& [name, weights] : upstream_) {
-      const std::vector<double>& of = stored.at(name).values;
-      require(of.size() == weights.size(), "the gradient of '" + name +
-                                               "' has not the shape of the forward's, which is " +
-                                               shape_text(stored.at(name)));
-      for (size_t i = 0; i < of.size(); ++i) sum += of[i] * weights[i];
+    for (const auto& [of, weights] : upstream_) {
+      const std::vector<double>& values = arrays.at(of).values;
+      require(values.size() == weights.size(), "the gradient of '" + of +
+                                                   "' has not the shape of the forward's, which "
+                                                   "is " +
+                                                   shape_text(arrays.at(of)));
+      for (size_t i = 0; i < values.size(); ++i) sum += values[i] * weights[i];
     }
     return sum;
   }
 
   std::span<const Program> forward_;
+  std::span<const Program> backward_;
   const DimValues& sizes_;
   std::mt19937_64 random_;
   measure::ChainTensors of_forward_;
-  program::TensorValues inputs_;
+  Graph graph_;  // of the forward, where there is one
+  LiftedTensors lifted_;
+  std::map<std::string, TensorDecl> intermediates_;  // stored values that can be moved
+  std::vector<measure::ScaledInputs> scales_;
+  const program::TensorValues* inputs_ = nullptr;  // of the scale at hand
+  program::TensorValues given_;                    // upstream gradients, by their own names
   program::TensorValues upstream_;  // by the names of what they are the gradients of
-  Arrays results_;
 };
 
 }  // namespace

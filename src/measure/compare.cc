@@ -23,19 +23,6 @@ constexpr double kFormulaBound = 3e-7;
 constexpr double kOfOneElement = 8;
 constexpr size_t kExamples = 3;
 
-// Larger inputs meet clamps, smaller ones meet what is added to a mean square.
-constexpr std::pair<double, const char*> kOtherScales[] = {{32, "of inputs 32 times as large"},
-                                                           {1.0 / 64, "of inputs a 64th as large"}};
-
-program::TensorValues scaled(std::span<const Program> programs, program::TensorValues values,
-                             double scale) {
-  for (const auto& [name, decl] : measure::tensors_of(programs).inputs) {
-    if (!is_floating(decl.dtype)) continue;
-    for (double& x : values.at(name)) x *= scale;
-  }
-  return values;
-}
-
 std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
   std::erase(shape, 1);
   return shape;
@@ -57,6 +44,7 @@ std::string number_text(double x) {
   return buffer;
 }
 
+// Where a NaN meets a NaN both agree, which says nothing of what was meant.
 bool agree(double a, double b, double allowed) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return a == b || std::abs(a - b) <= allowed;
@@ -77,8 +65,15 @@ double constant_factor(const std::vector<double>& stored, const std::vector<doub
   return relative_error(stored, scaled) < 1e-9 ? factor : 0;
 }
 
-ComparedTensor compared(const std::string& name, const Array& stored, const Array& wanted,
-                        double bound) {
+// `only_finite`: what is not finite in one of both is left out. `nan`: whether a NaN may be meant.
+struct Terms {
+  double bound = 0;
+  bool only_finite = false;
+  bool may_be_nan = false;
+};
+
+ComparedTensor compared(const std::string& name, Array stored, Array wanted, const Terms& terms) {
+  const double bound = terms.bound;
   ComparedTensor result{.name = name,
                         .shape = shape_text(stored),
                         .bound = bound,
@@ -89,6 +84,15 @@ ComparedTensor compared(const std::string& name, const Array& stored, const Arra
     result.remark = "the shape that is wanted is " + shape_text(wanted);
     return result;
   }
+  if (terms.only_finite) {
+    for (size_t i = 0; i < stored.values.size(); ++i) {
+      if (std::isfinite(stored.values[i]) && std::isfinite(wanted.values[i])) continue;
+      stored.values[i] = wanted.values[i] = 0;
+    }
+  }
+  for (size_t i = 0; i < stored.values.size(); ++i)
+    result.nan += std::isnan(stored.values[i]) && std::isnan(wanted.values[i]) ? 1 : 0;
+  result.may_be_nan = terms.may_be_nan;
   result.error = relative_error(stored.values, wanted.values);
   double squares = 0;
   for (const double x : wanted.values) squares += std::isfinite(x) ? x * x : 0;
@@ -103,7 +107,7 @@ ComparedTensor compared(const std::string& name, const Array& stored, const Arra
                                 number_text(b));
     ++result.differing;
   }
-  if (result.is_right()) return result;
+  if (result.differing == 0 && result.error <= bound) return result;
   if (const double factor = constant_factor(stored.values, wanted.values); factor != 0)
     result.remark = "all of it is " + number_text(factor) + " times what is wanted";
   return result;
@@ -111,14 +115,14 @@ ComparedTensor compared(const std::string& name, const Array& stored, const Arra
 
 // What is wanted beside what is stored, where both have a name.
 Comparison compared_all(std::span<const Program> programs, const Arrays& stored,
-                        const Arrays& wanted, double bound, const std::string& what) {
+                        const Arrays& wanted, const Terms& terms, const std::string& what) {
   Comparison result;
   std::vector<std::string> names;
   for (const auto& [name, array] : stored) {
     names.push_back(name);
     const auto found = wanted.find(name);
     if (found != wanted.end()) {
-      result.tensors.push_back(compared(name, array, found->second, bound));
+      result.tensors.push_back(compared(name, array, found->second, terms));
     } else if (measure::tensors_of(programs).stored.contains(name)) {
       result.left_out.push_back(name);
     }
@@ -155,10 +159,20 @@ std::string text(const Comparison& comparison) {
                   tensor.name.c_str(), tensor.shape.c_str(), tensor.error, tensor.bound,
                   tensor.is_right() ? "ok" : "WRONG");
     lines += line;
-    if (!tensor.is_right())
-      lines += ": " + std::to_string(tensor.differing) + " of " + std::to_string(tensor.elements) +
-               " elements differ" + (tensor.remark.empty() ? "" : "; " + tensor.remark);
-    lines += "\n";
+    std::string why;
+    const auto say = [&](const std::string& what) { why += (why.empty() ? "" : "; ") + what; };
+    const std::string of_all = " of " + std::to_string(tensor.elements) + " elements ";
+    if (tensor.differing != 0 || tensor.error > tensor.bound)
+      say(std::to_string(tensor.differing) + of_all + "differ");
+    if (!tensor.remark.empty()) say(tensor.remark);
+    if (tensor.nan != 0) {
+      say(std::to_string(tensor.nan) + of_all + "are NaN in both, " +
+          (tensor.may_be_nan
+               ? "as is said"
+               : "which compares nothing: say where NaN is meant, as in where(x > 0, log(x), nan), "
+                 "or give inputs that have numbers (--in and --expect)"));
+    }
+    lines += (why.empty() ? "" : ": " + why) + "\n";
     for (const std::string& example : tensor.examples) lines += "    " + example + "\n";
   }
   if (!comparison.left_out.empty()) {
@@ -169,39 +183,85 @@ std::string text(const Comparison& comparison) {
   return lines;
 }
 
-Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
-                                std::string_view formula, uint64_t seed) {
-  return compare_with_function(
-      programs, sizes, [&](const Arrays& known) { return evaluate_formula(formula, known); }, seed);
+bool says_nan(std::string_view text) {
+  for (size_t at = text.find("nan"); at != std::string_view::npos; at = text.find("nan", at + 1)) {
+    const auto is_letter = [&](size_t i) {
+      return i < text.size() &&
+             (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+    };
+    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + 3)) return true;
+  }
+  return false;
 }
 
+Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
+                                std::string_view formula, uint64_t seed, bool scaled) {
+  return compare_with_function(
+      programs, sizes,
+      {[&](const Arrays& known) { return evaluate_formula(formula, known); }, says_nan(formula)},
+      seed, scaled);
+}
+
+namespace {
+
+bool same(const Arrays& a, const Arrays& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.shape == y.second.shape &&
+           std::equal(x.second.values.begin(), x.second.values.end(), y.second.values.begin(),
+                      y.second.values.end(), [](double p, double q) {
+                        return p == q || (std::isnan(p) && std::isnan(q));
+                      });
+  });
+}
+
+}  // namespace
+
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
-                                 const Wanted& wanted, uint64_t seed) {
+                                 const Wanted& wanted, uint64_t seed, bool scaled) {
   measure::require_chain(programs);
-  constexpr double kEvaluations =
-      7;  // for inputs, and of three scales, where the formula is another
-  measure::require_short(programs, sizes, kEvaluations);
-  const program::TensorValues inputs = measure::chain_inputs(programs, sizes, seed);
-  const auto compare = [&](double scale) {
-    const program::TensorValues own = scaled(programs, inputs, scale);
-    Arrays known = measure::as_arrays(programs, sizes, own);
+  constexpr double kEvaluations = 12;  // for inputs, and of all scales
+  measure::require_short(programs, sizes, scaled ? kEvaluations : 2);
+  measure::ChainInputs inputs = measure::chain_inputs(programs, sizes, seed);
+  const auto wanted_of = [&](const program::TensorValues& values) {
+    Arrays known = measure::as_arrays(programs, sizes, values);
     for (const auto& [symbol, size] : sizes)
       known.try_emplace(symbol, Array{{}, {static_cast<double>(size)}});
-    const Arrays stored =
-        measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, own));
-    return compared_all(programs, stored, wanted(known), kFormulaBound, "the formula");
+    return wanted.of(known);
   };
-  Comparison result = compare(1);
-  for (const auto& [scale, words] : kOtherScales) {
-    const Comparison other = compare(scale);
-    for (size_t i = 0; i < other.tensors.size(); ++i) {
-      const ComparedTensor& tensor = other.tensors[i];
-      // What overflows may do so in one of both only.
-      if (tensor.is_right() || !std::isfinite(tensor.error) || !result.tensors[i].is_right())
-        continue;
+  Comparison result;
+  // A count that the formula does not read is what the sizes say.
+  for (const auto& [name, use] : inputs.uses) {
+    const bool is_count =
+        use.use == measure::Use::count || use.use == measure::Use::reciprocal_count;
+    if (!is_count) continue;
+    const auto of = static_cast<double>(use.of.evaluate(sizes));
+    program::TensorValues exact = inputs.values;
+    exact[name] = {use.use == measure::Use::count ? of : 1 / of};
+    if (!same(wanted_of(inputs.values), wanted_of(exact))) continue;
+    inputs.values = std::move(exact);
+    result.notes.push_back("the formula does not read " + name + ": it is " +
+                           (use.use == measure::Use::count ? "" : "1 / ") + use.of.text() +
+                           " here, which a program has as size(" + use.of.text() + ")");
+  }
+  const auto compare = [&](const program::TensorValues& values, bool only_finite) {
+    const Arrays stored =
+        measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, values));
+    return compared_all(programs, stored, wanted_of(values),
+                        {kFormulaBound, only_finite, wanted.says_nan}, "the formula");
+  };
+  Comparison usual = compare(inputs.values, false);
+  result.tensors = std::move(usual.tensors);
+  result.left_out = std::move(usual.left_out);
+  if (!scaled) return result;
+  for (const measure::ScaledInputs& other :
+       measure::scaled_inputs(inputs.values, inputs.uses, inputs.decls)) {
+    const Comparison of_other = compare(other.values, true);
+    for (size_t i = 0; i < of_other.tensors.size(); ++i) {
+      const ComparedTensor& tensor = of_other.tensors[i];
+      if (tensor.is_right() || !result.tensors[i].is_right()) continue;
       result.tensors[i] = tensor;
       result.tensors[i].remark =
-          std::string(words) + (tensor.remark.empty() ? "" : ", " + tensor.remark);
+          other.words + (tensor.remark.empty() ? "" : ", " + tensor.remark);
     }
   }
   return result;
@@ -214,7 +274,8 @@ Comparison compare_with_results(std::span<const Program> programs, const DimValu
   measure::GivenInputs given = measure::given_inputs(programs, sizes, inputs);
   const Arrays stored =
       measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, given.values));
-  Comparison result = compared_all(programs, stored, results, bound, "the file of results");
+  Comparison result = compared_all(programs, stored, results, {bound, false, true},
+                                   "the file of results");
   for (const auto& [name, array] : results) {
     std::vector<std::string> names;
     for (const auto& [stored_name, of_it] : stored) names.push_back(stored_name);

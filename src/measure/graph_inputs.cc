@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "base/stored_element.h"
 #include "coda/compile.h"
@@ -11,6 +10,7 @@
 #include "coda/session.h"
 #include "ir/rebuild.h"
 #include "measure/host_tensor.h"
+#include "measure/random_inputs.h"
 
 namespace coda::measure {
 namespace {
@@ -51,28 +51,15 @@ std::map<std::string, IndexLimit> index_limits(const NamedGraph& named) {
 }
 
 GraphValues random_graph_inputs(const NamedGraph& named, const DimValues& sizes, uint64_t seed) {
-  const std::map<std::string, IndexLimit> limits = index_limits(named);
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<double> within(-1, 1);
+  std::map<std::string, InputUse> uses = uses_of_inputs(named);
   GraphValues values;
   for (const auto& [name, decl] : inputs_of(named)) {
-    const auto limit = limits.find(name);
-    const int64_t places = limit != limits.end()     ? limit->second.count.evaluate(sizes)
-                           : decl.dtype == DType::u8 ? 2
-                                                     : 4;
-    std::vector<double>& all = values[name];
-    all.resize(
-        static_cast<size_t>(decl.shape.rows.evaluate(sizes) * decl.shape.cols.evaluate(sizes)));
-    const bool is_whole = limit != limits.end() || !is_floating(decl.dtype);
+    values[name] = drawn(decl, uses[name], sizes, seed, true);
     // A product with a weight is as large as what it is a product of.
     const Node& node = named.graph.node(named.graph.find_input(name));
-    const bool is_weight = node.kind == InputKind::parameter && node.shape.is_tensor();
-    const double scale =
-        is_weight ? std::sqrt(3 / static_cast<double>(decl.shape.cols.evaluate(sizes))) : 1;
-    for (double& x : all) {
-      x = is_whole ? static_cast<double>(random() % static_cast<uint64_t>(places))
-                   : rounded_to(decl.dtype, scale * within(random));
-    }
+    if (node.kind != InputKind::parameter || !node.shape.is_tensor()) continue;
+    const double scale = std::sqrt(3 / static_cast<double>(decl.shape.cols.evaluate(sizes)));
+    for (double& x : values[name]) x = rounded_to(decl.dtype, scale * x);
   }
   return values;
 }

@@ -26,8 +26,7 @@ struct IndexLimit {
 };
 std::map<std::string, IndexLimit> index_limits(const NamedGraph& named);
 
-// From -1 to 1 in the inputs' types, weight matrices smaller; whole numbers in i32 and u8, indices
-// inside what they index.
+// As of programs (random_inputs.h), weight matrices smaller, indices inside what they index.
 GraphValues random_graph_inputs(const NamedGraph& named, const DimValues& sizes, uint64_t seed);
 
 // Seconds of one evaluation in float64, about.

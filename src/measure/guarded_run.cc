@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "base/rounding.h"
 #include "base/stored_element.h"
-#include "measure/program_run.h"
-#include "program/step_table.h"
+#include "coda/plan.h"
 
 namespace coda::measure {
 namespace {
@@ -70,57 +68,7 @@ class Image {
   std::vector<std::byte> bytes_;
 };
 
-bool is_selected(const Program& program, size_t tensor) {
-  for (const Step& step : program.steps) {
-    if (program::is_selection(step) &&
-        program.steps[step.operands[1]].tensor() == static_cast<int>(tensor))
-      return true;
-  }
-  return false;
-}
-
-// The largest magnitude so far, which the program raises.
-bool is_raised(const Program& program, size_t tensor) {
-  return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& step) {
-    return program::is_maximum(step) && step.tensor() == static_cast<int>(tensor);
-  });
-}
-
 }  // namespace
-
-TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
-                           bool inside) {
-  std::mt19937_64 random(seed);
-  TensorValues inputs;
-  const std::vector<StepTensor> uses = step_tensors({program.name, {}, program, {}});
-  for (size_t t = 0; t < program.tensors.size(); ++t) {
-    if (!uses[t].read) continue;
-    const TensorDecl& decl = program.tensors[t];
-    const PhysicalShape shape = physical_shape(decl, sizes);
-    std::vector<double>& values = inputs[decl.name];
-    values.resize(static_cast<size_t>(shape.rows * shape.cols));
-    const int64_t outside = !inside && is_selected(program, t) ? 1 : 0;
-    const bool is_magnitude = is_raised(program, t);
-    const int64_t limit = index_limit(program, sizes, static_cast<int>(t));
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (decl.dtype == DType::i32) {
-        values[i] = static_cast<double>(
-            static_cast<int64_t>(random() % static_cast<uint64_t>(limit + 2 * outside)) - outside);
-        continue;
-      }
-      if (decl.dtype == DType::u8) {  // a mask
-        values[i] = static_cast<double>(random() >> 63);
-        continue;
-      }
-      const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
-      // The second lane of a partial is a sum of positive terms.
-      const bool is_positive = decl.lanes == 2 && i >= values.size() / 2;
-      const double value = is_positive ? 1 + unit : 2 * unit - 1;
-      values[i] = rounded_to(decl.dtype, is_magnitude ? std::abs(value) : value);
-    }
-  }
-  return inputs;
-}
 
 GuardedRun run_between_guards(Backend& backend, const Program& program, const DimValues& sizes,
                               const TensorValues& inputs, double poison) {

@@ -16,11 +16,6 @@ namespace coda::measure {
 
 using program::TensorValues;
 
-// Numbers that the tensors' types have, from -1 to 1; indices inside what they index, of selected
-// columns a few outside, unless all shall be `inside`.
-TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
-                           bool inside = false);
-
 struct GuardedRun {
   TensorValues results;                                // of what the program stores
   std::map<std::string, std::vector<std::byte>> bits;  // the same, with guards

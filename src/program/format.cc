@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coda/error.h"
-#include "coda/program.h"
+#include "coda/program_file.h"
 #include "program/layout.h"
 #include "program/lexer.h"
 #include "program/vocabulary.h"
@@ -227,7 +227,8 @@ bool is_size_of_step(std::string_view function, size_t argument) {
   const auto kind = function.empty() ? std::nullopt : step_by_word(function);
   if (!kind || argument >= info(*kind).arguments.size()) return false;
   const Argument what = info(*kind).arguments[argument];
-  return what == Argument::columns || what == Argument::pair_group || what == Argument::group;
+  return what == Argument::columns || what == Argument::size || what == Argument::pair_group ||
+         what == Argument::group;
 }
 
 }  // namespace
@@ -239,9 +240,9 @@ std::string laid_out(std::string_view text, IsSize is_size) {
 }  // namespace program
 
 std::string format_program(std::string_view text, std::string_view file) {
-  const Program program = parse_program(text, file);
+  const std::vector<Program> programs = parse_programs(text, file);
   std::string result = program::laid_out(text, program::is_size_of_step);
-  invariant(parse_program(result) == program, "a layout changed a program");
+  invariant(parse_programs(result) == programs, "a layout changed a program");
   return result;
 }
 

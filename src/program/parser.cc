@@ -5,6 +5,7 @@
 
 #include "coda/error.h"
 #include "coda/messages.h"
+#include "coda/program_file.h"
 #include "program/assembler.h"
 #include "program/problem.h"
 #include "program/statement_reader.h"
@@ -63,11 +64,22 @@ class Parser final : private StatementReader {
   }
   bool is_reserved(std::string_view name) const override { return program::is_reserved(name); }
   std::string remedy_for(const std::string& name) const override {
+    if (is_size_symbol(name)) return "as a number the size is size(" + name + ")";
     return "a tensor is read by tile(" + name + "), per_row(" + name + "), per_column(" + name +
            ") or scalar(" + name + ")";
   }
   void failed_mention(std::string_view name) override {
     if (!assembler_->knows(name)) failed_tensors_.insert(name);
+  }
+
+  // Whether a shape of the text has it: stands between brackets.
+  bool is_size_symbol(std::string_view name) const {
+    int depth = 0;
+    for (const Token& token : all_tokens()) {
+      if (token.kind == TokenKind::sign) depth += (token.text == "[") - (token.text == "]");
+      if (depth > 0 && token.kind == TokenKind::word && token.text == name) return true;
+    }
+    return false;
   }
 
   int make(Place place, const std::function<int()>& action) override {
@@ -185,6 +197,7 @@ class Parser final : private StatementReader {
       case Argument::columns:
         if (!is(")")) m.columns = dim();
         break;
+      case Argument::size: *fields.size = dim(); break;
       case Argument::pair_group: m.group = pair_group(); break;
       case Argument::group: *fields.group = dim(); break;
       case Argument::dtype: *fields.dtype = dtype(); break;
@@ -226,6 +239,11 @@ class Parser final : private StatementReader {
   TensorMention stored_operand() {
     const TensorMention operand = mention();
     if (operand.name == "scaled" && is("(")) return operand;
+    const auto value = values_.find(operand.name);
+    if (value != values_.end() && value->second != kFailed && !assembler_->knows(operand.name))
+      throw mistake(in_quotes(operand.name) +
+                    " is a value of this program, and an operand of gemm is a stored matrix: store "
+                    "it in a program before this one, which reads it");
     for (const char* computes : {"(", "+", "-", "*", "/"}) {
       if (is(computes))
         throw mistake(
@@ -295,6 +313,48 @@ namespace coda {
 
 Program parse_program(std::string_view text, std::string_view file) {
   return program::Parser(text, file).parse();
+}
+
+// Each program at its place in the text, and blanks for the others, so that places stay.
+static std::vector<std::string> each_alone(std::string_view text) {
+  const std::vector<program::Token> tokens = program::tokens_of(text);
+  std::vector<size_t> starts;
+  const auto is_line_end = [&](size_t i) {
+    return tokens[i].kind == program::TokenKind::line_end;
+  };
+  for (size_t i = 0; i + 2 < tokens.size(); ++i) {
+    size_t brace = i + 2;
+    while (is_line_end(brace)) ++brace;
+    const bool begins_line = i == 0 || is_line_end(i - 1) || tokens[i - 1].text == "}";
+    if (begins_line && tokens[i].text == "program" && tokens[brace].text == "{")
+      starts.push_back(tokens[i].offset);
+  }
+  if (starts.size() < 2) return {std::string(text)};
+  starts.front() = 0;
+  starts.push_back(text.size());
+  std::string blank(text);
+  for (char& c : blank) c = c == '\n' ? c : ' ';
+  std::vector<std::string> all;
+  for (size_t i = 0; i + 1 < starts.size(); ++i) {
+    const size_t length = starts[i + 1] - starts[i];
+    all.push_back(blank.replace(starts[i], length, text.substr(starts[i], length)));
+    for (size_t at = starts[i]; at < starts[i + 1]; ++at) blank[at] = text[at] == '\n' ? '\n' : ' ';
+  }
+  return all;
+}
+
+std::vector<Program> parse_programs(std::string_view text, std::string_view file) {
+  std::vector<Program> programs;
+  std::vector<Diagnostic> mistakes;
+  for (const std::string& one : each_alone(text)) {
+    try {
+      programs.push_back(parse_program(one, file));
+    } catch (const ProgramError& error) {
+      mistakes.insert(mistakes.end(), error.mistakes().begin(), error.mistakes().end());
+    }
+  }
+  if (!mistakes.empty()) throw ProgramError(file, std::move(mistakes));
+  return programs;
 }
 
 }  // namespace coda

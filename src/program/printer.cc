@@ -26,7 +26,16 @@ class Printer {
         inlined_(program.steps.size(), 0),
         joined_(program.steps.size(), 0),
         names_(program.steps.size()),
-        mentioned_(program.tensors.size(), 0) {}
+        mentioned_(program.tensors.size(), 0) {
+    // What only products read is no value here, and so names none.
+    std::vector<char> is_value(program.tensors.size(), 0);
+    for (const Step& s : program.steps) {
+      if (s.tensor() >= 0) is_value[static_cast<size_t>(s.tensor())] = 1;
+    }
+    for (size_t t = 0; t < is_value.size(); ++t) {
+      if (is_value[t] == 0) taken_.insert(program.tensors[t].name);
+    }
+  }
 
   std::string print() {
     for (const Step& s : program_.steps) {
@@ -197,6 +206,7 @@ class Printer {
       case Argument::transposed_target:
       case Argument::scalar_target: return tensor(s.tensor(), "");
       case Argument::columns: return s.shape.cols.text();
+      case Argument::size: return s.size().text();
       case Argument::pair_group: {
         const Dim& columns = step(s.operands[0]).shape.cols;
         return group_text(s.group(), static_cast<int64_t>(s.operands.size()) * columns);

@@ -125,6 +125,10 @@ TileValue ProgramBuilder::column_index(std::optional<Dim> columns, Where where) 
   return make(where, steps::ColumnIndex{}, {}, [&](StepMention& m) { m.columns = columns; });
 }
 
+TileValue ProgramBuilder::size(const Dim& size, Where where) {
+  return make(where, steps::Size{size}, {});
+}
+
 TileValue ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Operand> operands) {
   const Where where = operands.begin()->where;
   program::Assembler& assembler = state_->assembler;

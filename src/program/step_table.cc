@@ -8,7 +8,7 @@ namespace coda::program {
 namespace {
 
 constexpr size_t kKinds = std::variant_size_v<StepWork>;
-static_assert(kKinds == static_cast<size_t>(StepKind::block_abs_max) + 1);
+static_assert(kKinds == static_cast<size_t>(StepKind::size) + 1);
 
 template <size_t... kind>
 std::array<StepWork, kKinds> all_kinds(std::index_sequence<kind...>) {
@@ -83,6 +83,13 @@ bool has_product(const Program& program) {
   return std::any_of(program.steps.begin(), program.steps.end(), is_product);
 }
 
+Program with_numbers_for_sizes(Program program, const DimValues& sizes) {
+  for (Step& step : program.steps) {
+    if (is_size(step)) step = constant(static_cast<double>(step.size().evaluate(sizes)));
+  }
+  return program;
+}
+
 StepWork work_of(StepKind kind) {
   return all_kinds(std::make_index_sequence<kKinds>())[static_cast<size_t>(kind)];
 }
@@ -97,6 +104,7 @@ StepFields fields_of(Step& step) {
     if constexpr (requires { work.number; }) fields.number = &work.number;
     if constexpr (requires { work.op; }) fields.op = &work.op;
     if constexpr (requires { work.group; }) fields.group = &work.group;
+    if constexpr (requires { work.size; }) fields.size = &work.size;
     if constexpr (requires { work.which; }) fields.which = &work.which;
     if constexpr (requires { work.dtype; }) fields.dtype = &work.dtype;
     if constexpr (requires { work.partial; }) fields.partial = &work.partial;
@@ -158,6 +166,10 @@ const std::vector<GemmSegment>& Step::segments() const {
 const Dim& Step::group() const {
   const Dim* found = fields_of(*this).group;
   return found != nullptr ? *found : kNoGroup;
+}
+const Dim& Step::size() const {
+  const Dim* found = fields_of(*this).size;
+  return found != nullptr ? *found : kOnce;
 }
 const Dim& Step::repeat() const {
   const Dim* found = fields_of(*this).repeat;

@@ -45,6 +45,7 @@ enum class Argument : uint8_t {
   repeat,        // repeat=2, where it is not the default
   scalar,        // c
   columns,       // a column index's: N, may be left out
+  size,          // N, or a sum such as 2*I + 4
   pair_group,    // interleaved, concatenated, or columns
   group,         // columns
   dtype,
@@ -128,6 +129,7 @@ inline bool is_vector_load(const Step& step) {
   return row.takes(Argument::per_row) || row.takes(Argument::per_column) ||
          row.takes(Argument::scalar);
 }
+inline bool is_size(const Step& step) { return step.kind() == StepKind::size; }
 inline bool is_column_index(const Step& step) { return info(step).takes(Argument::columns); }
 inline bool is_combination(const Step& step) { return info(step).takes(Argument::partial); }
 inline bool is_rounding(const Step& step) { return info(step).takes(Argument::dtype); }
@@ -164,6 +166,8 @@ bool has_block_scales(const Step& step);  // of blocks of 64 x 64
 bool is_elementwise(const Step& step);
 bool applies(const Step& step, Elementwise op);
 bool has_product(const Program& program);
+// Backends make programs for given sizes: with the numbers in place of its sizes.
+Program with_numbers_for_sizes(Program program, const DimValues& sizes);
 
 // ---- Steps that passes add.
 
@@ -189,6 +193,7 @@ struct StepFields {
   double* number = nullptr;
   Elementwise* op = nullptr;
   Dim* group = nullptr;
+  Dim* size = nullptr;
   int* which = nullptr;
   DType* dtype = nullptr;
   PartialKind* partial = nullptr;

@@ -80,6 +80,31 @@ constexpr StepInfo kVectorRows[] = {
            return StepValue(1, 1, [&](int64_t, int64_t) { return e.step().number(); });
          },
      .lift = [](const Lifting& l) { return l.graph.constant(l.step.number()); }},
+    {.kind = StepKind::size,
+     .name = "size",
+     .group = StepGroup::vector,
+     .words = {"size"},
+     .arguments = {Argument::size},
+     .value_name = "count",
+     .shape =
+         [](const ShapeRule& r) {
+           return r.is(r.sizes.known(Shape{}), [](const auto&, const auto&) {
+             return std::string("a size is a number, of shape [1, 1]");
+           });
+         },
+     .evaluate =
+         [](const Evaluation& e) {
+           return StepValue(1, 1, [&](int64_t, int64_t) {
+             return static_cast<double>(e.size(e.step().size()));
+           });
+         },
+     .lift =
+         [](const Lifting& l) {
+           const Dim& size = l.step.size();
+           if (size.is_constant())
+             return l.graph.constant(static_cast<double>(size.constant()));
+           return recip(l.graph.reciprocal_dim(size));
+         }},
     {.kind = StepKind::column_index,
      .name = "column_index",
      .group = StepGroup::vector,

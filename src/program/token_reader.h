@@ -55,6 +55,8 @@ class TokenReader {
     return std::span(tokens_).subspan(start, now_ - start);
   }
 
+  std::span<const Token> all_tokens() const { return tokens_; }
+
   std::string name();  // of a program or a tensor: a word, or what stands in quotes
   std::string word(const char* what);
   Dim dim();  // all tokens up to a comma or a closing sign

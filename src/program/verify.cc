@@ -225,7 +225,8 @@ class Verifier {
     const auto refuse_stored = [&](int t) {
       check(t < 0 || stored[t] < 0, i, [&] {
         return "tensor '" + tensor(t).name + "' is stored at " + place_of_step(stored[t]) +
-               " and cannot be read as a whole";
+               " and cannot be read as a whole, for an input and an output of one name are one "
+               "memory; store the result under another name";
       });
     };
     for (const GemmSegment& segment : s.segments())
@@ -246,7 +247,8 @@ class Verifier {
     }
     check(in_place, i, [&] {
       return "tensor '" + tensor(s.tensor()).name + "' is stored at " + place_of_step(store) +
-             "; it may only be read before, at the same place of the same tile";
+             "; it may only be read before, at the same place of the same tile, for an input and an "
+             "output of one name are one memory; or store the result under another name";
     });
   }
 

@@ -128,6 +128,11 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   }
   joint.outputs.assign(roots.begin(),
                        roots.begin() + static_cast<std::ptrdiff_t>(request.outputs.size()));
+  for (size_t i = 0; i < request.seeds.size(); ++i) {
+    const int id = roots[request.outputs.size() + i];
+    if (std::find(joint.outputs.begin(), joint.outputs.end(), id) != joint.outputs.end())
+      joint.seeded.insert(id);
+  }
   joint.forward = reached_from(graph, roots);
 
   std::vector<Seed> seeds;

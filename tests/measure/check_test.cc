@@ -177,12 +177,12 @@ BackwardReport written(std::string backward, const std::string& from = "",
 TEST(CheckWrittenBackward, ARightOneIsAsFiniteDifferencesHaveIt) {
   const BackwardReport report = written(kBackward);
   EXPECT_TRUE(report.is_right()) << text(report);
-  ASSERT_EQ(report.gradients.size(), 2U);
-  EXPECT_EQ(report.gradients[0].name, "dx");
-  EXPECT_EQ(report.gradients[1].name, "grad_to_up");
+  std::vector<std::string> names;
+  for (const CheckedGradient& gradient : report.gradients) names.push_back(gradient.name);
+  EXPECT_THAT(names, testing::ElementsAre("dgate", "dx", "grad_to_up"));
   EXPECT_LT(report.gradients[0].error, 1e-6);
   EXPECT_THAT(report.without_gradient, testing::ElementsAre("gate"));
-  EXPECT_THAT(report.not_compared, testing::ElementsAre("dgate"));
+  EXPECT_THAT(report.not_compared, testing::IsEmpty());
 }
 
 TEST(CheckWrittenBackward, MistakesAreFound) {

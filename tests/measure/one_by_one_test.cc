@@ -7,6 +7,7 @@
 
 #include "gpu/lower.h"
 #include "measure/guarded_run.h"
+#include "measure/random_inputs.h"
 #include "program/evaluate.h"
 #include "program/library_programs.h"
 #include "program/step_table.h"

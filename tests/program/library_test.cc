@@ -35,7 +35,7 @@ TensorValues random_mlp() {
   fill("y", kM * kD, 1), fill("wo", kD * kD, 0.2), fill("x0", kM * kD, 1), fill("norm", kD, 1);
   fill("w_gate", kI * kD, 0.3), fill("w_up", kI * kD, 0.3), fill("wd", kD * kI, 0.3),
       fill("dx", kM * kD, 1);
-  values["inv_n"] = values["inv_width"] = {1.0 / kD};
+  values["inv_width"] = {1.0 / kD};
   return values;
 }
 

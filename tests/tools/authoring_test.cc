@@ -88,7 +88,7 @@ TEST(Authoring, ThePageFitsAPrompt) {
   int lines = 0;
   for (std::string line; std::getline(page, line);) ++lines;
   EXPECT_GT(lines, 100);
-  EXPECT_LE(lines, 300);
+  EXPECT_LE(lines, 400);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST(Check, AFormulaIsComparedWithWhatIsStored) {
   const CommandResult result =
       run_coda({"check", kProjection, kFinalizer, "--backend", "cpu", "--sizes", "M=30,N=70,K=70",
                 "--formula", "x = x0 + y @ w.T", "--formula", lines, "--formula",
-                "r = 1 / sqrt(squares * inv_n + 1e-5)"});
+                "r = 1 / sqrt(squares / N + 1e-5)"});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("squares              [30]"));
   EXPECT_THAT(result.out, HasSubstr("not compared: h"));
@@ -242,6 +242,59 @@ TEST(Check, WhatIsNotWellFormedFailsWithTheFileAndTheLine) {
   }
   EXPECT_THAT(run_coda({"bench", "program", bad}).err, HasSubstr(bad + ":2:23: error: "));
   EXPECT_EQ(run_coda({"check", good, "--backend", "cpu", "--sizes", "M=3,N=5"}).status, 0);
+}
+
+// All mistakes of all programs of a file are told, each at its line.
+TEST(Check, AFileHasSeveralPrograms) {
+  const TestFolder folder;
+  const std::string right = folder.write("right.coda", R"(# two
+program a { store(x2, tile(x[M, N]) * 2) }
+
+program b {
+  row_partial(s, sum(tile(x2[M, N])))
+}
+program c { store(r, combine_rows(sum(s[M, N])) / size(N)) }
+)");
+  const CommandResult result = run_coda({"check", right, "--backend", "cpu", "--configurations",
+                                         "1", "--formula", "r = mean(2 * x, axis=1)"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("The program computes what is wanted"));
+  const std::string wrong = folder.write(
+      "wrong.coda", "program a { store(y, tilo(x[M, N])) }\nprogram b {\n  store(z, w)\n}\n");
+  const std::string err = run_coda({"check", wrong}).err;
+  EXPECT_THAT(err, HasSubstr(wrong + ":1:22: error: "));
+  EXPECT_THAT(err, HasSubstr(wrong + ":3:12: error: "));
+  EXPECT_THAT(err, HasSubstr("2 mistakes"));
+}
+
+TEST(Check, NotesSayWhatIsChangedInPlaceAndWhichPartialsNobodyCombines) {
+  const TestFolder folder;
+  const std::string file = folder.write("p.coda", R"(program p {
+  dw = tile(dw[N, K]) + gemm(dy[M, N], x[M, K])
+  store(dw, dw)
+  row_partial(squares, sum(dw * dw))
+})");
+  const CommandResult result =
+      run_coda({"check", file, "--backend", "cpu", "--sizes", "M=5,N=7,K=6"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("note: dw is an input of p and an output, one memory"));
+  EXPECT_THAT(result.out, HasSubstr("note: squares holds partials, which no program here combines; "
+                                    "a finalizer, a program behind this one, makes a vector of "
+                                    "them: store(r, combine_rows(sum(squares[N, K])))"));
+  const std::string reader =
+      folder.write("q.coda", "program q {\n  store(y, tile(dw[N, K]) * per_row(squares[N]))\n}\n");
+  EXPECT_THAT(run_coda({"check", file, reader, "--backend", "cpu"}).err,
+              HasSubstr("'q' reads it as values: a finalizer between them makes a vector"));
+}
+
+TEST(Check, HelpHasExamplesOfItsCommand) {
+  for (const char* command : {"train", "eval", "sample", "explain", "derive", "emit", "check",
+                              "run", "fmt", "bench", "compile", "tune", "info"}) {
+    const std::string help = run_coda({command, "--help"}).out;
+    const size_t examples = help.find("Examples:");
+    ASSERT_NE(examples, std::string::npos) << command;
+    EXPECT_EQ(help.find(std::string("coda ") + command, examples), examples + 12) << command;
+  }
 }
 
 }  // namespace

@@ -221,6 +221,111 @@ TEST(Derive, RefusesWhatHasNoGradient) {
   EXPECT_THAT(other.err, HasSubstr("Q is no size"));
 }
 
+// What is printed is one file of programs, which every command reads.
+TEST(Derive, WhatIsPrintedIsAFileThatIsChecked) {
+  const TestFolder folder;
+  const std::string file = folder.write("f.coda", R"(program gate {
+  z = gemm(x[M, K], w[N, K])
+  store(a, silu(z) * tile(u[M, N]))
+}
+program norm {
+  h = tile(a[M, N]) * per_column(g[N])
+  store(h, h)
+  row_partial(squares, sum(h * h))
+})");
+  const CommandResult derived = run_coda({"derive", file});
+  ASSERT_EQ(derived.status, 0) << derived.err;
+  const std::string back = folder.write("b.coda", derived.out);
+  EXPECT_GT(names_in(derived.out).size(), 2U);
+  const CommandResult checked = run_coda({"check", back, "--backend", "cpu", "--no-backward",
+                                          "--sizes", "M=70,N=66,K=9", "--configurations", "1"});
+  EXPECT_EQ(checked.status, 0) << checked.out << checked.err;
+  const CommandResult against = run_coda(
+      {"check", back, "--backend", "cpu", "--brief", "--no-backward", "--sizes", "M=7,N=9,K=5",
+       "--configurations", "1", "--backward-of", file});
+  EXPECT_EQ(against.status, 0) << against.out << against.err;
+  EXPECT_THAT(against.out, HasSubstr("as finite differences have it: grad_to_g, grad_to_u, "
+                                     "grad_to_w, grad_to_x"));
+  const CommandResult formatted = run_coda({"fmt", "--check", back});
+  EXPECT_EQ(formatted.status, 0) << formatted.err;
+}
+
+// A store in 8 bits and the magnitude that is found beside it are in the program that takes the
+// forward's place as they are in the forward.
+TEST(Derive, StoresIn8BitsKeepTheirTypeAndTheirMagnitude) {
+  const TestFolder folder;
+  const std::string file = folder.write("f.coda", R"(program quantised {
+  a = silu(gemm(x[M, K]:bf16, w[N, K]:bf16))
+  store(q:e4m3, a * scalar(s))
+  abs_max_into(largest, a)
+})");
+  const CommandResult derived = run_coda({"derive", file});
+  ASSERT_EQ(derived.status, 0) << derived.err;
+  EXPECT_THAT(derived.out, AllOf(HasSubstr("take the place of the forward"),
+                                 HasSubstr("store(q:e4m3, "), HasSubstr("abs_max_into(largest, "),
+                                 HasSubstr("no gradient comes"), Not(HasSubstr("grad_of_largest")),
+                                 Not(HasSubstr("largest.of"))));
+  const std::string back = folder.write("b.coda", derived.out);
+  const CommandResult against =
+      run_coda({"check", back, "--backend", "cpu", "--brief", "--no-backward", "--sizes",
+                "M=7,N=9,K=5", "--configurations", "1", "--formula",
+                "a = silu(x @ w.T); q = a * s; largest = maximum(largest, abs(a).max())",
+                "--backward-of", file});
+  EXPECT_EQ(against.status, 0) << against.out << against.err;
+  EXPECT_THAT(against.out, HasSubstr("as finite differences have it: grad_to_s"));
+}
+
+// What a stored value gives cheaply is computed again: the given program stays the forward.
+TEST(Derive, WhatIsCheapIsNotStored) {
+  const TestFolder folder;
+  const std::string file = folder.write("f.coda", R"(program gate {
+  z = gemm(x[M, K]:bf16, w[N, K]:bf16)
+  store(z:bf16, z)
+  store(a:bf16, sigmoid(z) * tile(u[M, N]:bf16))
+})");
+  const CommandResult gate = run_coda({"derive", file});
+  ASSERT_EQ(gate.status, 0) << gate.err;
+  EXPECT_THAT(gate.out, AllOf(HasSubstr("sigmoid(tile(z[M, N]:bf16))"),
+                              Not(HasSubstr("take the place of the forward"))));
+  const std::string loss = folder.write("l.coda", R"(program head {
+  z = gemm(h[M, K], w[V, K])
+  store(z:bf16, z)
+  l = 30 * tanh(z / 30)
+  store(chosen, select_column(l, per_row(target[M]:i32)))
+  row_partial(sums, log_sum_exp(l))
+}
+program loss {
+  lse = combine_rows(log_sum_exp(sums[M, V]), log_sum_exp)
+  store(loss, lse - per_row(chosen[M]))
+})");
+  const CommandResult capped = run_coda({"derive", loss});
+  ASSERT_EQ(capped.status, 0) << capped.err;
+  EXPECT_THAT(capped.out, AllOf(HasSubstr("tanh(tile(z[M, V]:bf16)"),
+                                Not(HasSubstr("store(h_product_act, h_product_act)"))));
+}
+
+TEST(Derive, AStoredValuesGradientCanBeAskedFor) {
+  const TestFolder folder;
+  const std::string file = folder.write("f.coda", R"(program gate {
+  z = gemm(x[M, K]:bf16, w[N, K]:bf16)
+  store(z:bf16, z)
+  store(a:bf16, silu(z))
+})");
+  const CommandResult derived = run_coda({"derive", file, "--gradients", "z"});
+  ASSERT_EQ(derived.status, 0) << derived.err;
+  EXPECT_THAT(derived.out, AllOf(HasSubstr("store(grad_to_z"), HasSubstr("tile(z[M, N]:bf16)"),
+                                 Not(HasSubstr("gemm"))));
+  const std::string back = folder.write("b.coda", derived.out);
+  const CommandResult sized = run_coda(
+      {"check", back, "--backend", "cpu", "--brief", "--no-backward", "--backward-of", file});
+  EXPECT_EQ(sized.status, 0) << sized.out << sized.err;
+  EXPECT_THAT(sized.out, HasSubstr("as finite differences have it: grad_to_z"));
+  EXPECT_THAT(run_coda({"derive", file, "--gradients", "z,x"}).err,
+              HasSubstr("--gradients: z is made from x: derive the gradient of one at a time"));
+  EXPECT_THAT(run_coda({"derive", file, "--gradients", "y"}).err,
+              HasSubstr("no gradient flows to 'y'"));
+}
+
 }  // namespace
 }  // namespace derive_command
 }  // namespace coda

@@ -145,7 +145,8 @@ class Partitioner {
           is_source(graph_, id) || ready_->of(id).home || forward_stores_.contains(id);
       if (storable) {
         double cost = parameter_free_bytes(id);
-        if (request_.also_saved.contains(id) || kept_.contains(id)) cost = 0;
+        if (request_.also_saved.contains(id) || kept_.contains(id) || joint_.seeded.contains(id))
+          cost = 0;
         double& capacity = problem.capacity[static_cast<size_t>(v)];
         capacity = std::min(capacity, cost);
       }

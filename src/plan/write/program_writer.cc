@@ -287,14 +287,9 @@ int ProgramWriter::finalizer_value(int id) {
   }
 }
 
-// A size that has no number yet: the sum of as many ones.
 int ProgramWriter::size_value(const Dim& dim) {
   if (dim.is_constant()) return constant(static_cast<double>(dim.constant()));
-  const Shape shape{1, dim};
-  const int index = push({steps::ColumnIndex{}, shape});
-  const int zeros = elementwise_step(Elementwise::mul, {index, constant(0)}, shape);
-  const int ones = elementwise_step(Elementwise::add, {zeros, constant(1)}, shape);
-  return push({steps::ReduceVector{}, {1, 1}, {ones}});
+  return push({steps::Size{dim}, {1, 1}});
 }
 
 // Squares about the mean of rows whose pairs' members were reduced apart, N/2 values each: those of

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/random_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "base/stored_element.h"
+#include "coda/plan.h"
+
+namespace coda::measure {
+namespace {
+
+constexpr double kLarger = 32;
+constexpr double kSmaller = 1.0 / 64;
+constexpr double kMagnitudes = 0x1p20;  // beyond all that a tile has then
+constexpr int64_t kWhole = 8;
+constexpr int64_t kSeeds = 1 << 16;
+
+uint64_t hash_of(std::string_view name) {  // FNV-1a
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+struct Range {  // of whole numbers, with both ends
+  int64_t least = -kWhole;
+  int64_t most = kWhole;
+};
+
+Range range_of(const InputUse& use, const DimValues& sizes, bool inside) {
+  Range range;
+  if (use.use == Use::seed) range = {0, kSeeds - 1};
+  if (use.use == Use::place) {
+    bool is_strict = inside;
+    int64_t limit = INT64_MAX;
+    for (const PlaceLimit& one : use.limits) {
+      limit = std::min(limit, one.count.evaluate(sizes));
+      is_strict = is_strict || one.is_strict;
+    }
+    range = {is_strict ? 0 : -1, is_strict ? limit - 1 : limit};
+  }
+  const bool is_positive = use.use == Use::positive || use.use == Use::moment ||
+                           use.use == Use::count || use.use == Use::reciprocal_count;
+  if (use.is_divisor || is_positive) range.least = std::min(std::max<int64_t>(range.least, 1), range.most);
+  return range;
+}
+
+// `unit` is from 0 to 1.
+double number_of(const InputUse& use, double unit, const DimValues& sizes) {
+  switch (use.use) {
+    case Use::divisor: return unit < 0.5 ? -0.25 - 1.5 * unit : 1.5 * unit - 0.5;
+    case Use::positive: return 0.0625 + 0.9375 * unit;
+    case Use::moment: return 1 + unit;
+    case Use::magnitude: return unit;
+    case Use::probability: return 0.05 + 0.9 * unit;
+    // No more than the count: a mean's square is then no larger than the mean of squares.
+    case Use::count: return static_cast<double>(use.of.evaluate(sizes)) / (0.5 + 0.4 * unit);
+    case Use::reciprocal_count:
+      return (0.5 + 0.4 * unit) / static_cast<double>(use.of.evaluate(sizes));
+    default: return 2 * unit - 1;
+  }
+}
+
+bool has_size(const InputUse& use) {
+  return use.use == Use::number || use.use == Use::divisor || use.use == Use::positive;
+}
+
+InputUse use_of(const std::map<std::string, InputUse>& uses, const std::string& name) {
+  const auto found = uses.find(name);
+  return found == uses.end() ? InputUse{} : found->second;
+}
+
+}  // namespace
+
+std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const DimValues& sizes,
+                          uint64_t seed, bool inside) {
+  std::mt19937_64 random(hash_of(decl.name) ^ (seed * 0x9e3779b97f4a7c15ULL));
+  const PhysicalShape shape = physical_shape(decl, sizes);
+  std::vector<double> values(static_cast<size_t>(shape.rows * shape.cols));
+  const bool is_whole =
+      decl.dtype == DType::i32 || use.use == Use::place || use.use == Use::seed;
+  const Range range = range_of(use, sizes, inside);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (decl.dtype == DType::u8) {  // a mask
+      values[i] = static_cast<double>(random() >> 63);
+    } else if (is_whole) {
+      const auto count = static_cast<uint64_t>(range.most - range.least + 1);
+      values[i] = static_cast<double>(range.least + static_cast<int64_t>(random() % count));
+    } else {
+      const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
+      // The second lane of a partial is a sum of positive terms.
+      const bool is_lane = decl.lanes == 2 && i >= values.size() / 2;
+      values[i] = is_lane ? 1 + unit : number_of(use, unit, sizes);
+    }
+    values[i] = rounded_to(decl.dtype, values[i]);
+  }
+  return values;
+}
+
+TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
+                           bool inside) {
+  const std::map<std::string, InputUse> uses = uses_of_inputs({&program, 1});
+  const std::vector<StepTensor> tensors = step_tensors({program.name, {}, program, {}});
+  TensorValues inputs;
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    const TensorDecl& decl = program.tensors[t];
+    if (tensors[t].read)
+      inputs[decl.name] = drawn(decl, use_of(uses, decl.name), sizes, seed, inside);
+  }
+  return inputs;
+}
+
+bool is_finite(const TensorValues& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+    return std::all_of(tensor.second.begin(), tensor.second.end(),
+                       [](double x) { return std::isfinite(x); });
+  });
+}
+
+bool make_finite(TensorValues& inputs, const std::map<std::string, InputUse>& uses,
+                 const std::map<std::string, TensorDecl>& decls,
+                 const std::function<bool(const TensorValues&)>& results_are_finite) {
+  if (results_are_finite(inputs)) return false;
+  std::vector<std::string> names;
+  for (const auto& [name, values] : inputs) {
+    if (is_floating(decls.at(name).dtype) && has_size(use_of(uses, name))) names.push_back(name);
+  }
+  const auto with_positive = [&](const std::string& name) {
+    TensorValues changed = inputs;
+    for (double& x : changed.at(name)) x = std::abs(x);
+    return changed;
+  };
+  for (const std::string& name : names) {
+    TensorValues changed = with_positive(name);
+    if (!results_are_finite(changed)) continue;
+    inputs = std::move(changed);
+    return true;
+  }
+  for (const std::string& name : names) {
+    inputs = with_positive(name);
+    if (results_are_finite(inputs)) break;
+  }
+  return true;
+}
+
+std::vector<ScaledInputs> scaled_inputs(const TensorValues& inputs,
+                                        const std::map<std::string, InputUse>& uses,
+                                        const std::map<std::string, TensorDecl>& decls) {
+  std::vector<std::string> names;  // of those that are scaled
+  for (const auto& [name, values] : inputs) {
+    const bool is_scaled = is_floating(decls.at(name).dtype) && has_size(use_of(uses, name));
+    if (is_scaled) names.push_back(name);
+  }
+  std::vector<ScaledInputs> all;
+  const auto add = [&](std::string words, double of_magnitudes, double of_moments,
+                       const auto& factor) {
+    TensorValues values = inputs;
+    const auto scale = [&](const std::string& name, double by) {
+      for (double& x : values.at(name)) x *= by;
+    };
+    for (size_t i = 0; i < names.size(); ++i) scale(names[i], factor(i));
+    for (const auto& [name, old] : inputs) {
+      const Use use = use_of(uses, name).use;
+      if (use == Use::magnitude) scale(name, of_magnitudes);
+      if (use == Use::moment && is_floating(decls.at(name).dtype)) scale(name, of_moments);
+    }
+    all.push_back({std::move(words), std::move(values)});
+  };
+  add("of inputs 32 times as large", kMagnitudes, kLarger * kLarger,
+      [](size_t) { return kLarger; });
+  add("of inputs a 64th as large", 1 / kMagnitudes, kSmaller * kSmaller,
+      [](size_t) { return kSmaller; });
+  constexpr size_t kMostBits = 4;
+  for (size_t bit = 0; bit < kMostBits && (size_t{1} << bit) < names.size(); ++bit) {
+    for (const size_t larger : {size_t{1}, size_t{0}}) {
+      const auto is_larger = [&](size_t i) { return (i >> bit & 1) == larger; };
+      std::string list;
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (is_larger(i)) list += (list.empty() ? "" : ", ") + names[i];
+      }
+      add("of " + list + " 32 times as large, other inputs a 64th", 1, kLarger * kLarger,
+          [&](size_t i) { return is_larger(i) ? kLarger : kSmaller; });
+    }
+  }
+  return all;
+}
+
+}  // namespace coda::measure

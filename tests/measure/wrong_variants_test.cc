@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eight kernels as authors write them, each with variants that compute something else: beside its
+// formula the right one is right, and each wrong one is noticed, at three seeds in a row. What
+// inputs are drawn for it is the point: indices over their range, counts, variances, probabilities
+// and seeds as such, and numbers large and small beside one another.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coda/check.h"
+#include "coda/compare.h"
+#include "coda/error.h"
+
+namespace coda {
+namespace wrong_variants {
+namespace {
+
+using testing::HasSubstr;
+
+struct Variant {
+  const char* what;
+  const char* right;
+  const char* wrong;
+};
+struct Kernel {
+  const char* name;
+  std::vector<std::string> programs;  // their statements, one behind the other
+  const char* formula;
+  std::vector<Variant> variants;
+};
+
+const std::vector<Kernel>& kernels() {
+  static const std::vector<Kernel> all{
+      {"dropout of a product",
+       {"u = random(scalar(seed), per_row(row[M]:i32), column_index(N))\n"
+        "y = gemm(x[M, K], w[N, K]) + per_column(b[N])\n"
+        "store(out, tile(x0[M, N]) + where(u < scalar(p), 0, y / (1 - scalar(p))))\n"},
+       "u = random(seed, row[:, None], arange(N)[None, :])\n"
+       "out = x0 + where(u < p, 0, (x @ w.T + b) / (1 - p))",
+       {{"all rows have the mask of the first", "per_row(row[M]:i32)", "0 * per_row(row[M]:i32)"},
+        {"what is left is not scaled", "y / (1 - scalar(p))", "y"},
+        {"the probability is that of staying", "u < scalar(p)", "u > scalar(p)"},
+        {"it is scaled by the other probability", "y / (1 - scalar(p))", "y / scalar(p)"}}},
+      {"the statistics of a layer norm",
+       {"x = gemm(y[M, K], w[N, K]) + tile(x0[M, N])\n"
+        "store(x, x)\nrow_partial(m, mean_m2(x))\n",
+        "store(mean, combine_rows(mean_m2(m[M, N]), mean))\n"
+        "store(r, rsqrt(combine_rows(mean_m2(m[M, N]), m2) / size(N) + 1e-5))\n"},
+       "x = x0 + y @ w.T\nmean = x.mean(axis=1)\nr = 1 / sqrt(var(x, axis=1) + 1e-5)",
+       {{"the variance is that of a sample", "/ size(N)", "/ (size(N) - 1)"},
+        {"the variance is a sum", "m2) / size(N)", "m2)"},
+        {"the small number is another", "1e-5", "1e-6"}}},
+      {"a batch norm of stored statistics",
+       {"x = gemm(y[M, K], w[N, K])\n"
+        "v = max(per_column(variance[N]), 0)\n"
+        "store(z, (x - per_column(mean[N])) * rsqrt(v + 1e-5) * per_column(g[N]))\n"},
+       "z = (y @ w.T - mean) / sqrt(variance + 1e-5) * g",
+       {{"the variance is taken for the deviation", "rsqrt(v + 1e-5)", "recip(v + 1e-5)"},
+        {"the mean is added", "x - per_column(mean[N])", "x + per_column(mean[N])"}}},
+      {"the gradient of a smoothed loss",
+       {"l = tile(l[M, V])\n"
+        "hot = column_index(V) == per_row(target[M]:i32)\n"
+        "store(dl, (exp(l - per_row(lse[M])) - 0.9 * hot - 0.1 / size(V)) * per_row(dloss[M]))\n"},
+       "hot = arange(V)[None, :] == target[:, None]\n"
+       "dl = (exp(l - lse[:, None]) - 0.9 * hot - 0.1 / V) * dloss[:, None]",
+       {{"the class is the next one", "per_row(target[M]:i32)", "per_row(target[M]:i32) + 1"},
+        {"the class is the first", "per_row(target[M]:i32)", "0 * per_row(target[M]:i32)"},
+        {"the rest is not divided", "0.1 / size(V)", "0.1"}}},
+      {"sequences of their own lengths",
+       {"z = gemm(q[M, K], k[N, K])\n"
+        "z2 = where(column_index(N) < per_row(length[M]:i32), z, -1000)\n"
+        "store(z, z2)\n"},
+       "z = where(arange(N)[None, :] < length[:, None], q @ k.T, -1000)",
+       {{"one more is in", "column_index(N) <", "column_index(N) <="},
+        {"all are in", "column_index(N) < per_row(length[M]:i32)",
+         "column_index(N) >= 0 * per_row(length[M]:i32)"}}},
+      {"a row in 8 bits, with a magnitude",
+       {"z = tile(x[M, N])\n"
+        "store(q, min(max(z / per_row(scale[M]), -448), 448))\n"
+        "abs_max_into(largest, z)\n"},
+       "q = clip(x / scale[:, None], -448, 448)\nlargest = maximum(largest, abs(x).max())",
+       {{"nothing is clipped", "min(max(z / per_row(scale[M]), -448), 448)",
+         "z / per_row(scale[M])"},
+        {"it is clipped below alone", "min(max(z / per_row(scale[M]), -448), 448)",
+         "max(z / per_row(scale[M]), -448)"},
+        {"the magnitude is of the quotient", "abs_max_into(largest, z)",
+         "abs_max_into(largest, z / per_row(scale))"},
+        {"the magnitude is of half", "abs_max_into(largest, z)", "abs_max_into(largest, z / 2)"}}},
+      {"a capped loss",
+       {"l = 30 * tanh(gemm(h[M, K], w[V, K]) / 30)\n"
+        "store(chosen, select_column(l, per_row(target[M]:i32)))\n"
+        "row_partial(sums, log_sum_exp(l))\n",
+        "store(loss, combine_rows(log_sum_exp(sums[M, V]), log_sum_exp) - per_row(chosen[M]))\n"},
+       "l = 30 * tanh(h @ w.T / 30)\nloss = logsumexp(l, axis=1) - l[arange(M), target]",
+       {{"there is no cap", "30 * tanh(gemm(h[M, K], w[V, K]) / 30)",
+         "gemm(h[M, K], w[V, K])"},
+        {"the cap is another", "30 * tanh(gemm(h[M, K], w[V, K]) / 30)",
+         "50 * tanh(gemm(h[M, K], w[V, K]) / 50)"}}},
+      {"two vectors of two programs",
+       {"store(a, tile(x[M, N]) * per_row(left[M]))\n",
+        "store(b, tile(a[M, N]) + per_row(right[M]) + per_row(steps[M]:i32))\n"},
+       "b = x * left[:, None] + right[:, None] + steps[:, None]",
+       {{"whole numbers are left out", "per_row(steps[M]:i32)", "0 * per_row(steps[M]:i32)"},
+        {"both vectors are the second", "per_row(left[M])",
+         "(per_row(right[M]) + 0 * per_row(left[M]))"}}}};
+  return all;
+}
+
+const DimValues kAll{{"M", 13}, {"N", 70}, {"K", 9}, {"V", 67}};
+
+std::vector<Program> programs_of(const std::vector<std::string>& statements) {
+  std::vector<Program> programs;
+  for (const std::string& one : statements)
+    programs.push_back(
+        parse_program("program p" + std::to_string(programs.size()) + " {\n" + one + "}\n"));
+  return programs;
+}
+
+constexpr uint64_t kSeeds[] = {1, 2, 3};
+
+TEST(WrongVariants, TheRightKernelsAreRight) {
+  for (const Kernel& kernel : kernels()) {
+    for (const uint64_t seed : kSeeds) {
+      const Comparison all =
+          compare_with_formula(programs_of(kernel.programs), kAll, kernel.formula, seed);
+      EXPECT_TRUE(all.is_right()) << kernel.name << " at seed " << seed << "\n" << text(all);
+    }
+  }
+}
+
+TEST(WrongVariants, EachIsNoticedAtEachSeed) {
+  for (const Kernel& kernel : kernels()) {
+    for (const Variant& variant : kernel.variants) {
+      std::vector<std::string> programs = kernel.programs;
+      int changed = 0;
+      for (std::string& program : programs) {
+        const size_t at = program.find(variant.right);
+        if (at == std::string::npos) continue;
+        program.replace(at, std::string(variant.right).size(), variant.wrong);
+        ++changed;
+      }
+      ASSERT_EQ(changed, 1) << variant.what;
+      for (const uint64_t seed : kSeeds) {
+        const Comparison all =
+            compare_with_formula(programs_of(programs), kAll, kernel.formula, seed);
+        EXPECT_FALSE(all.is_right())
+            << kernel.name << ", " << variant.what << ", at seed " << seed << "\n" << text(all);
+      }
+    }
+  }
+}
+
+// A count that is passed as a tensor and that the formula does not read is what the sizes say; one
+// that the formula reads is any.
+TEST(WrongVariants, ACountThatIsPassedIsTheCount) {
+  const std::string moments =
+      "x = tile(x[M, N])\nrow_partial(s, sum(x))\nrow_partial(q, sum(x * x))\n";
+  const std::string finalizer =
+      "mean = combine_rows(sum(s[M, N])) * scalar(part)\n"
+      "v = max(combine_rows(sum(q[M, N])) * scalar(part) - mean * mean, 0)\n"
+      "store(r, rsqrt(v + 1e-5))\n";
+  const Comparison of_sizes = compare_with_formula(programs_of({moments, finalizer}), kAll,
+                                                   "r = 1 / sqrt(var(x, axis=1) + 1e-5)", 1);
+  EXPECT_TRUE(of_sizes.is_right()) << text(of_sizes);
+  EXPECT_THAT(text(of_sizes), HasSubstr("the formula does not read part: it is 1 / N here, which a "
+                                        "program has as size(N)"));
+  const Comparison of_input =
+      compare_with_formula(programs_of({moments, finalizer}), kAll,
+                           "m = sum(x, axis=1) * part\n"
+                           "r = 1 / sqrt(sum(x ** 2, axis=1) * part - m ** 2 + 1e-5)",
+                           1);
+  EXPECT_TRUE(of_input.is_right()) << text(of_input);
+}
+
+TEST(WrongVariants, WhereBothAreNanNothingIsRightUnlessTheFormulaSaysSo) {
+  const std::vector<Program> programs = programs_of({"store(y, log(-abs(tile(x[M, N])) - 1))\n"});
+  const Comparison silent = compare_with_formula(programs, kAll, "y = log(-abs(x) - 1)", 1);
+  EXPECT_FALSE(silent.is_right());
+  EXPECT_THAT(text(silent), HasSubstr("910 of 910 elements are NaN in both, which compares "
+                                      "nothing: say where NaN is meant"));
+  EXPECT_TRUE(compare_with_formula(programs, kAll, "y = x * nan", 1).is_right());
+  const CheckReport report = check_program(programs.front(), kAll, {.backend = "cpu"});
+  EXPECT_FALSE(report.is_right());
+  EXPECT_THAT(text(report), HasSubstr("all elements are NaN"));
+}
+
+// ---- Backwards ----
+
+struct Backward {
+  const char* name;
+  std::string forward;
+  std::vector<std::string> backward;
+  std::vector<Variant> variants;
+};
+
+const std::vector<Backward>& backwards() {
+  static const std::vector<Backward> all{
+      {"a mean of squares",
+       "row_partial(p, sum(tile(x[M, N]) * tile(x)))\n",
+       {"store(dx, 2 * tile(x[M, N]) * per_row(dp[M]))\n"},
+       {{"the factor is missing", "2 * tile", "tile"}}},
+      {"a norm behind its statistic, whose width is a number",
+       "store(r, rsqrt(combine_rows(mean_m2(m[M, N]), m2) / size(N) + 1e-5) * per_row(s[M]))\n",
+       {"store(ds, rsqrt(combine_rows(mean_m2(m[M, N]), m2) / size(N) + 1e-5) * per_row(dr[M]))\n"},
+       {{"the width is missing", " / size(N)", ""}}},
+      {"a capped value",
+       "store(l, 30 * tanh(tile(z[M, N]) / 30))\n",
+       {"t = tanh(tile(z[M, N]) / 30)\nstore(dz, tile(dl[M, N]) * (1 - t * t))\n"},
+       {{"the cap has no derivative", "(1 - t * t)", "(1 + 0 * t)"}}},
+      {"a clipped value",
+       "store(y, min(max(tile(x[M, N]), -10), 10))\n",
+       {"store(dx, where(abs(tile(x[M, N])) < 10, tile(dy[M, N]), 0))\n"},
+       {{"what is clipped has a gradient", "where(abs(tile(x[M, N])) < 10, tile(dy[M, N]), 0)",
+         "tile(dy[M, N]) + 0 * tile(x[M, N])"}}},
+      {"dropout",
+       "u = random(scalar(seed), per_row(row[M]:i32), column_index(N))\n"
+       "store(y, where(u < 0.3, 0, tile(x[M, N]) / 0.7))\n",
+       {"u = random(scalar(seed), per_row(row[M]:i32), column_index(N))\n"
+        "store(dx, where(u < 0.3, 0, tile(dy[M, N]) / 0.7))\n"},
+       {{"the mask is another", "random(scalar(seed)", "random(scalar(seed) + 1"}}},
+      {"an intermediate value",
+       "z = gemm(x[M, K], w[N, K])\nstore(z, z)\nstore(a, z * sigmoid(z))\n",
+       {"z = tile(z[M, N])\ns = sigmoid(z)\n"
+        "store(dz, tile(da[M, N]) * s * (1 + z * (1 - s)))\n",
+        "store(dx, gemm(dz[M, N], w[N, K]))\n"},
+       {{"a term is missing", "s * (1 + z * (1 - s))", "s"}}}};
+  return all;
+}
+
+TEST(WrongVariants, WrittenBackwardsAreRightAndTheirVariantsAreNot) {
+  const DimValues sizes{{"M", 5}, {"N", 11}, {"K", 8}};
+  for (const Backward& one : backwards()) {
+    const std::vector<Program> forward = programs_of({one.forward});
+    for (const uint64_t seed : kSeeds) {
+      const BackwardReport right =
+          check_written_backward(forward, programs_of(one.backward), sizes, seed);
+      EXPECT_TRUE(right.is_right()) << one.name << "\n" << text(right);
+      EXPECT_TRUE(check_backward(forward, sizes, seed).is_right()) << one.name;
+      for (const Variant& variant : one.variants) {
+        std::vector<std::string> programs = one.backward;
+        const size_t at = programs.front().find(variant.right);
+        ASSERT_NE(at, std::string::npos) << variant.what;
+        programs.front().replace(at, std::string(variant.right).size(), variant.wrong);
+        EXPECT_FALSE(
+            check_written_backward(forward, programs_of(programs), sizes, seed).is_right())
+            << one.name << ", " << variant.what << ", at seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(WrongVariants, TheGradientOfAStoredValueIsComparedToo) {
+  const std::vector<Program> forward = programs_of({backwards().back().forward});
+  const BackwardReport report = check_written_backward(
+      forward, programs_of(backwards().back().backward), {{"M", 5}, {"N", 11}, {"K", 8}}, 1);
+  std::vector<std::string> names;
+  for (const CheckedGradient& gradient : report.gradients) names.push_back(gradient.name);
+  EXPECT_THAT(names, testing::UnorderedElementsAre("dz", "dx"));
+}
+
+}  // namespace
+}  // namespace wrong_variants
+}  // namespace coda
