@@ -151,16 +151,16 @@ void cut(Graph& graph, const LiftedTensors& tensors, const std::vector<std::stri
   for (const auto& [id, name] : stored) graph.become_input(id, name);
 }
 
-// The values whose largest magnitudes a value is the maximum of.
-void find_magnitudes(const Graph& graph, int id, std::vector<int>& found) {
+// The values whose largest magnitudes a raised scalar is made of: those of their rows are taken
+// first.
+void find_magnitudes(const Graph& graph, int id, std::set<int>& seen, std::vector<int>& found) {
+  if (!seen.insert(id).second) return;
   const Node& n = graph.node(id);
-  if (n.op == Op::elementwise && n.fn == Elementwise::max) {
-    for (const int operand : n.operands) find_magnitudes(graph, operand, found);
-  } else if (n.op == Op::col_reduce) {
-    find_magnitudes(graph, n.operands[0], found);
-  } else if (n.op == Op::row_reduce && n.reduction == PartialKind::abs_max) {
+  if (n.op == Op::row_reduce && n.reduction == PartialKind::abs_max) {
     found.push_back(n.operands[0]);
+    return;
   }
+  for (const int operand : n.operands) find_magnitudes(graph, operand, seen, found);
 }
 
 // Takes the scalars that programs raise out of what is lifted: they are statistics, and have no
@@ -174,8 +174,9 @@ std::vector<std::pair<Magnitude, Value>> take_magnitudes(const std::vector<Progr
       const std::string& name = program.tensors[static_cast<size_t>(step.tensor())].name;
       const auto lifted = tensors.values.find(name);
       if (lifted == tensors.values.end()) continue;  // raised twice
+      std::set<int> seen;
       std::vector<int> found;
-      find_magnitudes(graph, lifted->second.id, found);
+      find_magnitudes(graph, lifted->second.id, seen, found);
       tensors.values.erase(lifted);
       for (const int id : found)
         all.push_back({{name, name + ".of" + (all.empty() ? "" : std::to_string(all.size()))},
@@ -425,7 +426,7 @@ void run(const DeriveFlags& flags) {
           magnitudes.clear();
           for (const auto& [magnitude, value] : take_magnitudes(given, graph, tensors)) {
             magnitudes.push_back(magnitude);
-            if (with_magnitudes) outputs.push_back({magnitude.of, value});
+            if (with_magnitudes) outputs.push_back({magnitude.of, value, DType::f32});
           }
           return outputs;
         });

@@ -72,6 +72,7 @@ Faces finalizer() {
   const TileValue loss = lse - p.load_per_row("l_target[M]");
   p.store("loss", loss);
   p.store("total", p.reduce_vector(loss));
+  p.store("mean", p.reduce_vector(loss) / p.size("M"));
   p.store("turned", p.transpose_vector(loss));
   p.store("g_gradient", p.combine_columns("dg[M, N]", PartialKind::sum));
   return {p.build(), text_of_face("finalizer")};

@@ -54,6 +54,7 @@ def finalizer(sums: "[M, N]", dg: "[M, N]", l_target: "[M]"):
     loss = lse - tiles.per_row(l_target)
     tiles.store("loss", loss)
     tiles.store("total", tiles.reduce_vector(loss))
+    tiles.store("mean", tiles.reduce_vector(loss) / tiles.size("M"))
     tiles.store("turned", tiles.transpose_vector(loss))
     tiles.store("g_gradient", tiles.combine_columns("sum", dg))
 

@@ -297,5 +297,26 @@ TEST(Check, HelpHasExamplesOfItsCommand) {
   }
 }
 
+// In tiles and in finalizers, of symbols and of sums; a kernel has the number.
+TEST(Check, ASizeIsANumber) {
+  const TestFolder folder;
+  const std::string file = folder.write("p.coda", R"(program p {
+  hot = column_index(V) == per_row(target[M]:i32)
+  dl = exp(tile(l[M, V]) - per_row(lse[M])) - 0.9 * hot - 0.1 / size(V)
+  store(dl, dl)
+  row_partial(s, sum(dl))
+}
+program q { store(mean, combine_rows(sum(s[M, V])) / size(2*V + 1)) })");
+  const CommandResult result =
+      run_coda({"check", file, "--backend", "cpu", "--sizes", "M=70,V=67", "--formula",
+                "hot = arange(V)[None, :] == target[:, None]; "
+                "dl = exp(l - lse[:, None]) - 0.9 * hot - 0.1 / V; "
+                "mean = dl.sum(axis=1) / (2 * V + 1)"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("- 0.1 / V"));
+  EXPECT_THAT(run_coda({"emit", file, "--sizes", "M=70,V=67"}).out,
+              testing::AllOf(HasSubstr("67.0f"), HasSubstr("135.0f")));
+}
+
 }  // namespace
 }  // namespace coda

@@ -48,7 +48,10 @@ class MemoryPass {
         owned_.insert(value_[static_cast<size_t>(id)]);
     }
     JointGraph& to = out_.joint;
-    for (int id : from_.outputs) to.outputs.push_back(root(id, true));
+    for (int id : from_.outputs) {
+      to.outputs.push_back(root(id, true));
+      if (from_.seeded.contains(id)) to.seeded.insert(to.outputs.back());
+    }
     for (int id : from_.gradients) to.gradients.push_back(id < 0 ? -1 : root(id, false));
     map_rest();
     return std::move(out_);
