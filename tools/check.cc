@@ -72,8 +72,8 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
   }
   if (!lines.empty()) {
     const std::string text = formula_text(lines);
-    wanted.push_back({[text](const Arrays& known) { return evaluate_formula(text, known); },
-                      says_nan(text)});
+    wanted.push_back(
+        {[text](const Arrays& known) { return evaluate_formula(text, known); }, says_nan(text)});
   }
   if (!wanted.empty()) output.begin("the formula beside what is stored, both in float64");
   for (const Wanted& one : wanted) {
@@ -119,8 +119,10 @@ void add_notes(const std::vector<Program>& programs, CheckOutput& output) {
       if (combined.contains(decl.name)) continue;
       const PartialInfo& kind = info(step.partial());
       const std::string result =
-          kind.lanes == 1 ? "" : ", " + std::string(kind.both.empty() ? kind.results[1] : kind.both);
-      output.note(decl.name + " holds partials, which no program here combines; a finalizer, a "
+          kind.lanes == 1 ? ""
+                          : ", " + std::string(kind.both.empty() ? kind.results[1] : kind.both);
+      output.note(decl.name +
+                  " holds partials, which no program here combines; a finalizer, a "
                   "program behind this one, makes a vector of them: store(r, combine_" +
                   (of_rows ? "rows(" : "columns(") + std::string(kind.name) + "(" + decl.name +
                   decl.shape.text() + ")" + result + "))");
@@ -141,8 +143,7 @@ void check_results(const std::vector<Program>& programs, const CheckFlags& flags
 void check_as_backward(const std::vector<Program>& programs, const CheckFlags& flags,
                        const DimValues& given, CheckOutput& output) {
   if (flags.backward_of.empty()) return;
-  const std::vector<Program> forward =
-      read_programs_stored_as(flags.backward_of, flags.storage);
+  const std::vector<Program> forward = read_programs_stored_as(flags.backward_of, flags.storage);
   std::vector<Program> all = programs;
   all.insert(all.end(), forward.begin(), forward.end());
   DimValues sizes = small_sizes(factors_of(all));

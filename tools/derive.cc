@@ -207,12 +207,10 @@ Program without_unused(const Program& program) {
   std::vector<bool> named(program.tensors.size(), false);
   for (size_t i = program.steps.size(); i-- > 0;) {
     const Step& step = program.steps[i];
-    const bool is_effect = step.kind() == StepKind::store_tile ||
-                           step.kind() == StepKind::store_vector ||
-                           step.kind() == StepKind::row_partial ||
-                           step.kind() == StepKind::column_partial ||
-                           step.kind() == StepKind::store_transposed ||
-                           step.kind() == StepKind::abs_max_into;
+    const bool is_effect =
+        step.kind() == StepKind::store_tile || step.kind() == StepKind::store_vector ||
+        step.kind() == StepKind::row_partial || step.kind() == StepKind::column_partial ||
+        step.kind() == StepKind::store_transposed || step.kind() == StepKind::abs_max_into;
     used[i] = used[i] || is_effect;
     if (!used[i]) continue;
     for (const int operand : step.operands) used[static_cast<size_t>(operand)] = true;
@@ -319,8 +317,7 @@ void keep_eight_bits(Derived& derived, const std::vector<Program>& given,
   for (const Magnitude& magnitude : magnitudes) {
     for (Program& program : derived.forward)
       add_beside_store(program, magnitude.of, {.name = magnitude.scalar, .shape = {}},
-                       StepKind::abs_max_into,
-                       read.contains(magnitude.of));
+                       StepKind::abs_max_into, read.contains(magnitude.of));
   }
 }
 
@@ -394,10 +391,10 @@ void write_programs(const Derived& derived, const std::filesystem::path& folder)
 
 // The backward of a graph is a graph.
 void derive(const NamedGraph& graph, const DeriveFlags& flags) {
-  require(
-      flags.sizes.empty() && flags.dtype.empty() && flags.objective == "memory",
-      "--sizes, --dtype and --objective are of programs, whose plans are compared: the backward of a graph is "
-      "a graph, which needs none of them; leave them out");
+  require(flags.sizes.empty() && flags.dtype.empty() && flags.objective == "memory",
+          "--sizes, --dtype and --objective are of programs, whose plans are compared: the "
+          "backward of a graph is "
+          "a graph, which needs none of them; leave them out");
   const NamedGraph backward = gradient_graph(graph, flags.gradients);
   if (flags.out.empty()) {
     fmt::print("{}", text(backward));
@@ -419,8 +416,8 @@ void run(const DeriveFlags& flags) {
   }
   std::vector<Magnitude> magnitudes;
   const auto derived_with = [&](bool with_magnitudes) {
-    ExplainedGraph source = load_programs(
-        flags.programs, sizes, true, [&](Graph& graph, LiftedTensors& tensors) {
+    ExplainedGraph source =
+        load_programs(flags.programs, sizes, true, [&](Graph& graph, LiftedTensors& tensors) {
           cut(graph, tensors, flags.gradients);
           std::vector<NamedValue> outputs;
           magnitudes.clear();
@@ -444,7 +441,8 @@ void run(const DeriveFlags& flags) {
   keep_types(derived.backward, given);
   if (!derived.forward.empty()) keep_eight_bits(derived, given, magnitudes);
   for (const Magnitude& magnitude : magnitudes)
-    derived.remarks.push_back(magnitude.scalar + " is a largest magnitude: a statistic, from which "
+    derived.remarks.push_back(magnitude.scalar +
+                              " is a largest magnitude: a statistic, from which "
                               "no gradient comes");
   if (!flags.out.empty()) write_programs(derived, flags.out);
   for (const std::string& remark : derived.remarks) fmt::print("# {}\n", remark);

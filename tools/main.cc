@@ -233,9 +233,10 @@ int main(int argc, char** argv) {
        {std::pair{"train", kTrainExamples}, std::pair{"eval", kEvalExamples},
         std::pair{"sample", kSampleExamples}, std::pair{"explain", kExplainExamples},
         std::pair{"derive", kDeriveExamples}, std::pair{"fmt", kFmtExamples},
-        std::pair{"info", kInfoExamples}, std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
-        std::pair{"run", kRunExamples}, std::pair{"bench", kBenchExamples},
-        std::pair{"compile", kCompileExamples}, std::pair{"tune", kTuneExamples}}) {
+        std::pair{"info", kInfoExamples}, std::pair{"emit", kEmitExamples},
+        std::pair{"check", kCheckExamples}, std::pair{"run", kRunExamples},
+        std::pair{"bench", kBenchExamples}, std::pair{"compile", kCompileExamples},
+        std::pair{"tune", kTuneExamples}}) {
     CLI::App& command = *app.get_subcommand(name);
     command.footer(examples + std::string(kFacts));
     for (CLI::App* below : command.get_subcommands({})) below->footer(command.get_footer());

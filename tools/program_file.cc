@@ -57,13 +57,12 @@ std::vector<Program> read_programs_stored_as(const std::vector<std::string>& fil
   std::vector<Program> programs;
   for (const std::string& file : files) {
     std::vector<Program> of_file = read_programs(file);
-    const std::set<std::string> stays = storage.empty() ? std::set<std::string>()
-                                                        : written_as_f32(file);
+    const std::set<std::string> stays =
+        storage.empty() ? std::set<std::string>() : written_as_f32(file);
     for (Program& program : of_file) {
       for (TensorDecl& decl : program.tensors) {
         const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
-        if (!storage.empty() && is_matrix && decl.dtype == DType::f32 &&
-            !stays.contains(decl.name))
+        if (!storage.empty() && is_matrix && decl.dtype == DType::f32 && !stays.contains(decl.name))
           decl.dtype = type_of(storage);
       }
       programs.push_back(std::move(program));

@@ -28,9 +28,7 @@ struct ComparedTensor {
   bool may_be_nan = false;              // as is said: else they make it wrong
   std::vector<std::string> examples{};  // "[0, 3]: 1.5, wanted 0.5"
   std::string remark{};                 // what else strikes: other shapes, a constant factor
-  bool is_right() const {
-    return differing == 0 && error <= bound && (nan == 0 || may_be_nan);
-  }
+  bool is_right() const { return differing == 0 && error <= bound && (nan == 0 || may_be_nan); }
 };
 
 struct Comparison {
@@ -44,11 +42,11 @@ std::string text(const Comparison& comparison);  // lines, for people
 // Programs one behind the other on random inputs of a seed, drawn by what they are used for, beside
 // the formula (coda/formula.h), which reads the programs' inputs by name and their sizes, and
 // assigns what they store: matrices [M, N], vectors [M], of a partial p the whole reduction, and of
-// its two results p_max and p_log_sum, or p_mean and p_m2. `scaled`: also larger and smaller inputs.
-// A scalar that sums are multiplied or divided by, and that the formula does not read, is the
-// count of what is summed. A NaN is wrong, also where the formula has one, unless the formula has
-// the word nan. Throws Error for a formula that cannot be evaluated, or that names nothing that is
-// stored.
+// its two results p_max and p_log_sum, or p_mean and p_m2. `scaled`: also larger and smaller
+// inputs. A scalar that sums are multiplied or divided by, and that the formula does not read, is
+// the count of what is summed. A NaN is wrong, also where the formula has one, unless the formula
+// has the word nan. Throws Error for a formula that cannot be evaluated, or that names nothing that
+// is stored.
 Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
                                 std::string_view formula, uint64_t seed, bool scaled = true);
 // The same with a function that has what is wanted of the inputs and sizes.

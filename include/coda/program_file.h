@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs in files (.coda), one or several behind one another, whose text docs/program-text.md describes.
+// Programs in files (.coda), one or several behind one another, whose text docs/program-text.md
+// describes.
 #pragma once
 
 #include <filesystem>

@@ -141,8 +141,7 @@ TensorValues evaluate_chain(std::span<const Program> programs, const DimValues& 
   return stored;
 }
 
-ChainInputs chain_inputs(std::span<const Program> programs, const DimValues& sizes,
-                         uint64_t seed) {
+ChainInputs chain_inputs(std::span<const Program> programs, const DimValues& sizes, uint64_t seed) {
   ChainInputs result{.decls = tensors_of(programs).inputs, .uses = uses_of_inputs(programs)};
   for (const auto& [name, decl] : result.decls)
     result.values[name] = drawn(decl, result.uses[name], sizes, seed, true);

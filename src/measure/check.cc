@@ -92,8 +92,8 @@ void check_on(const std::vector<Configuration>& configurations, const Program& p
     };
     const int64_t not_finite = count([](double x) { return !std::isfinite(x); });
     const int64_t nan = count([](double x) { return std::isnan(x); });
-    result.tensors.push_back({decl, verdict.error, verdict.bound, not_finite,
-                              nan == std::ssize(expected->second)});
+    result.tensors.push_back(
+        {decl, verdict.error, verdict.bound, not_finite, nan == std::ssize(expected->second)});
   }
   if (run(configurations.front()).bits != first.bits) result.different.emplace_back("a second run");
   result.configurations = 1;

@@ -172,8 +172,8 @@ BackwardReport check_backward(std::span<const Program> programs, const DimValues
     request = program_request(graph, tensors, true);
     require(!request.gradients.empty(), "no stored value depends on an input with a gradient");
     std::mt19937_64 random(seed);
-    check_gradients(graph, request, sizes, measure::chain_inputs(copies, sizes, seed).values, random,
-                    report);
+    check_gradients(graph, request, sizes, measure::chain_inputs(copies, sizes, seed).values,
+                    random, report);
   } catch (const Error& error) {
     report.left_out = error.what();
   }

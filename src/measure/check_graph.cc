@@ -150,11 +150,11 @@ CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
               "sizes");
   CheckReport report;
   GraphValues inputs = measure::random_graph_inputs(named, sizes, options.seed);
-  report.has_positive_inputs = measure::make_finite(
-      inputs, measure::uses_of_inputs(named), measure::inputs_of(named),
-      [&](const GraphValues& of) {
-        return is_finite(evaluate(named.graph, roots_of(named), of, sizes));
-      });
+  report.has_positive_inputs =
+      measure::make_finite(inputs, measure::uses_of_inputs(named), measure::inputs_of(named),
+                           [&](const GraphValues& of) {
+                             return is_finite(evaluate(named.graph, roots_of(named), of, sizes));
+                           });
   const Exact exact = exact_of(named, sizes, inputs, options.seed);
   const auto check = [&](const std::string& name, const std::vector<NamedBackend>& configurations) {
     check_on(configurations, named, sizes, inputs, exact,

@@ -50,14 +50,13 @@ class WrittenBackward {
     for (const auto& [name, decl] : measure::tensors_of(backward).inputs) {
       if (known.contains(name) || drawn.values.contains(name)) continue;
       const auto of = differentiated(name, of_forward_.stored);
-      require(of.has_value(), "the backward reads '" + name +
-                                  "', which the forward neither reads nor stores, nor is it "
-                                  "named as the gradient of what the forward stores: grad_of_" +
-                                  of_forward_.stored.begin()->first + ", or d" +
-                                  of_forward_.stored.begin()->first +
-                                  (decl.shape.is_scalar()
-                                       ? "; a size is a number of a program, as in size(N)"
-                                       : ""));
+      require(
+          of.has_value(),
+          "the backward reads '" + name +
+              "', which the forward neither reads nor stores, nor is it "
+              "named as the gradient of what the forward stores: grad_of_" +
+              of_forward_.stored.begin()->first + ", or d" + of_forward_.stored.begin()->first +
+              (decl.shape.is_scalar() ? "; a size is a number of a program, as in size(N)" : ""));
       const PhysicalShape shape = physical_shape(decl, sizes);
       given_[name] = upstream_[*of] =
           measure::random_values(static_cast<size_t>(shape.rows * shape.cols), random_);
@@ -104,9 +103,9 @@ class WrittenBackward {
       auto of = differentiated(name, of_forward_.inputs);
       if (!of) of = differentiated(name, intermediates_);
       if (!of) continue;
-      require(gradient.values.size() == known.at(*of).size(),
-              "'" + name + "' has the shape " + shape_text(gradient) + ", and '" + *of +
-                  "' other elements");
+      require(gradient.values.size() == known.at(*of).size(), "'" + name + "' has the shape " +
+                                                                  shape_text(gradient) + ", and '" +
+                                                                  *of + "' other elements");
       double error = 0;
       for (int i = 0; i < (is_usual ? kDirections : 1); ++i)
         error = std::max(error, measure::gradient_error(
@@ -150,17 +149,19 @@ class WrittenBackward {
     std::vector<int> roots;
     for (const auto& [of, weights] : upstream_) {
       require(lifted_.values.contains(of),
-              "the gradient of '" + of + "' is given, a partial that a program combines: give "
-              "that of what is made of it");
+              "the gradient of '" + of +
+                  "' is given, a partial that a program combines: give "
+                  "that of what is made of it");
       names.push_back(of);
       roots.push_back(lifted_.values.at(of).id);
     }
-    const std::vector<Matrix> results = evaluate(
-        graph_, roots, *inputs_, sizes_,
-        [&](int id, const std::vector<const Matrix*>&, std::vector<Matrix>& all) {
-          if (id != moved) return;
-          for (size_t i = 0; i < direction.size(); ++i) all[0].data[i] += step * direction[i];
-        });
+    const std::vector<Matrix> results =
+        evaluate(graph_, roots, *inputs_, sizes_,
+                 [&](int id, const std::vector<const Matrix*>&, std::vector<Matrix>& all) {
+                   if (id != moved) return;
+                   for (size_t i = 0; i < direction.size(); ++i)
+                     all[0].data[i] += step * direction[i];
+                 });
     Arrays arrays;
     for (size_t i = 0; i < names.size(); ++i)
       arrays[names[i]] = {{std::ssize(results[i].data)}, results[i].data};
@@ -202,7 +203,7 @@ class WrittenBackward {
   std::vector<measure::ScaledInputs> scales_;
   const program::TensorValues* inputs_ = nullptr;  // of the scale at hand
   program::TensorValues given_;                    // upstream gradients, by their own names
-  program::TensorValues upstream_;  // by the names of what they are the gradients of
+  program::TensorValues upstream_;                 // by the names of what they are the gradients of
 };
 
 }  // namespace

@@ -260,8 +260,7 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
       const ComparedTensor& tensor = of_other.tensors[i];
       if (tensor.is_right() || !result.tensors[i].is_right()) continue;
       result.tensors[i] = tensor;
-      result.tensors[i].remark =
-          other.words + (tensor.remark.empty() ? "" : ", " + tensor.remark);
+      result.tensors[i].remark = other.words + (tensor.remark.empty() ? "" : ", " + tensor.remark);
     }
   }
   return result;
@@ -274,8 +273,8 @@ Comparison compare_with_results(std::span<const Program> programs, const DimValu
   measure::GivenInputs given = measure::given_inputs(programs, sizes, inputs);
   const Arrays stored =
       measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, given.values));
-  Comparison result = compared_all(programs, stored, results, {bound, false, true},
-                                   "the file of results");
+  Comparison result =
+      compared_all(programs, stored, results, {bound, false, true}, "the file of results");
   for (const auto& [name, array] : results) {
     std::vector<std::string> names;
     for (const auto& [stored_name, of_it] : stored) names.push_back(stored_name);

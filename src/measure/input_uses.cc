@@ -54,8 +54,8 @@ class ProgramTerms {
     const TensorDecl& decl = program.tensors[static_cast<size_t>(index)];
     const auto known = tensors_.find(decl.name);
     if (known != tensors_.end()) return known->second;
-    return tensors_[decl.name] = push(
-               {.kind = Kind::input, .name = decl.name, .is_scalar = decl.shape.is_scalar()});
+    return tensors_[decl.name] =
+               push({.kind = Kind::input, .name = decl.name, .is_scalar = decl.shape.is_scalar()});
   }
 
   void add(const Program& program) {
@@ -114,9 +114,8 @@ class ProgramTerms {
       return push({.kind = Kind::sum, .operands = operands, .dim = s.group()});
     if (s.kind() == StepKind::reduce_vector) {
       const Shape& of = program.steps[static_cast<size_t>(s.operands[0])].shape;
-      return push({.kind = Kind::sum,
-                   .operands = operands,
-                   .dim = of.is_per_row() ? of.rows : of.cols});
+      return push(
+          {.kind = Kind::sum, .operands = operands, .dim = of.is_per_row() ? of.rows : of.cols});
     }
     return push({.kind = Kind::passes, .operands = operands});
   }
@@ -294,9 +293,7 @@ class UseFinder {
       case Elementwise::sub: return visit_difference(a, b, use, is_positive, is_whole);
       case Elementwise::max:
       case Elementwise::min: return pass_to_all(t, use);
-      case Elementwise::select:
-        pass(b, use);
-        return pass(t.operands[2], use);
+      case Elementwise::select: pass(b, use); return pass(t.operands[2], use);
       case Elementwise::abs:
       case Elementwise::neg:
         if (use.is_divisor && !is_positive) pass(a, use);
@@ -304,9 +301,7 @@ class UseFinder {
       case Elementwise::equal:
       case Elementwise::not_equal:
       case Elementwise::less:
-      case Elementwise::less_equal:
-        compared(t.fn, a, b);
-        return compared(t.fn, b, a);
+      case Elementwise::less_equal: compared(t.fn, a, b); return compared(t.fn, b, a);
       default: return;
     }
   }

@@ -42,7 +42,8 @@ Range range_of(const InputUse& use, const DimValues& sizes, bool inside) {
   }
   const bool is_positive = use.use == Use::positive || use.use == Use::moment ||
                            use.use == Use::count || use.use == Use::reciprocal_count;
-  if (use.is_divisor || is_positive) range.least = std::min(std::max<int64_t>(range.least, 1), range.most);
+  if (use.is_divisor || is_positive)
+    range.least = std::min(std::max<int64_t>(range.least, 1), range.most);
   return range;
 }
 
@@ -78,8 +79,7 @@ std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const Dim
   std::mt19937_64 random(hash_of(decl.name) ^ (seed * 0x9e3779b97f4a7c15ULL));
   const PhysicalShape shape = physical_shape(decl, sizes);
   std::vector<double> values(static_cast<size_t>(shape.rows * shape.cols));
-  const bool is_whole =
-      decl.dtype == DType::i32 || use.use == Use::place || use.use == Use::seed;
+  const bool is_whole = decl.dtype == DType::i32 || use.use == Use::place || use.use == Use::seed;
   const Range range = range_of(use, sizes, inside);
   for (size_t i = 0; i < values.size(); ++i) {
     if (decl.dtype == DType::u8) {  // a mask

@@ -80,10 +80,11 @@ int Assembler::mention(const TensorMention& tensor, Sizes sizes, TensorKind kind
   }
   if (decl.kind != kind || decl.lanes != lanes) {
     if (decl.kind != TensorKind::dense && kind == TensorKind::dense)
-      wrong("tensor '" + tensor.name + "' holds partials; a finalizer, a program of its own, makes "
+      wrong("tensor '" + tensor.name +
+            "' holds partials; a finalizer, a program of its own, makes "
             "a vector of them: store(r, " +
-            (decl.kind == TensorKind::row_partial ? "combine_rows" : "combine_columns") +
-            "(KIND(" + tensor.name + "[M, N])))");
+            (decl.kind == TensorKind::row_partial ? "combine_rows" : "combine_columns") + "(KIND(" +
+            tensor.name + "[M, N])))");
     wrong("tensor '" + tensor.name + "' holds " +
           (decl.kind == TensorKind::dense ? "values" : "partials") +
           " of another kind where it was named before");

@@ -132,9 +132,10 @@ std::vector<Token> tokens_of(std::string_view text) {
       size_t stop = i + 1;  // of a character in UTF-8
       while (stop < text.size() && (text[stop] & 0xc0) == 0x80) ++stop;
       add(TokenKind::wrong, stop,
-          c == '@' ? "a product of matrices is written  gemm(x[M, K], w[N, K]), which contracts the "
-                     "size that both have"
-                   : "this character has no meaning here");
+          c == '@'
+              ? "a product of matrices is written  gemm(x[M, K], w[N, K]), which contracts the "
+                "size that both have"
+              : "this character has no meaning here");
     }
   }
   tokens.push_back({TokenKind::end, {}, text.size()});

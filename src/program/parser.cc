@@ -319,9 +319,7 @@ Program parse_program(std::string_view text, std::string_view file) {
 static std::vector<std::string> each_alone(std::string_view text) {
   const std::vector<program::Token> tokens = program::tokens_of(text);
   std::vector<size_t> starts;
-  const auto is_line_end = [&](size_t i) {
-    return tokens[i].kind == program::TokenKind::line_end;
-  };
+  const auto is_line_end = [&](size_t i) { return tokens[i].kind == program::TokenKind::line_end; };
   for (size_t i = 0; i + 2 < tokens.size(); ++i) {
     size_t brace = i + 2;
     while (is_line_end(brace)) ++brace;

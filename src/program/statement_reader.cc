@@ -65,8 +65,9 @@ void StatementReader::body() {
     expect("}");
     skip_lines();
     if (!at_end())
-      throw mistake("the program or graph ends here; a file holds one graph, or programs, each of "
-                    "which begins with  program NAME {");
+      throw mistake(
+          "the program or graph ends here; a file holds one graph, or programs, each of "
+          "which begins with  program NAME {");
   } catch (const Mistake& mistake) {
     if (!diagnostics_.any()) diagnostics_.add(mistake);
   }

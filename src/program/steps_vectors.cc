@@ -101,8 +101,7 @@ constexpr StepInfo kVectorRows[] = {
      .lift =
          [](const Lifting& l) {
            const Dim& size = l.step.size();
-           if (size.is_constant())
-             return l.graph.constant(static_cast<double>(size.constant()));
+           if (size.is_constant()) return l.graph.constant(static_cast<double>(size.constant()));
            return recip(l.graph.reciprocal_dim(size));
          }},
     {.kind = StepKind::column_index,

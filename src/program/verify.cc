@@ -247,7 +247,8 @@ class Verifier {
     }
     check(in_place, i, [&] {
       return "tensor '" + tensor(s.tensor()).name + "' is stored at " + place_of_step(store) +
-             "; it may only be read before, at the same place of the same tile, for an input and an "
+             "; it may only be read before, at the same place of the same tile, for an input and "
+             "an "
              "output of one name are one memory; or store the result under another name";
     });
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backends with a bug each, which usual inputs do not show: the traps do.
-#include "measure/random_inputs.h"
 #include "measure/traps.h"
+#include "measure/random_inputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -91,8 +91,7 @@ const std::vector<Kernel>& kernels() {
         "row_partial(sums, log_sum_exp(l))\n",
         "store(loss, combine_rows(log_sum_exp(sums[M, V]), log_sum_exp) - per_row(chosen[M]))\n"},
        "l = 30 * tanh(h @ w.T / 30)\nloss = logsumexp(l, axis=1) - l[arange(M), target]",
-       {{"there is no cap", "30 * tanh(gemm(h[M, K], w[V, K]) / 30)",
-         "gemm(h[M, K], w[V, K])"},
+       {{"there is no cap", "30 * tanh(gemm(h[M, K], w[V, K]) / 30)", "gemm(h[M, K], w[V, K])"},
         {"the cap is another", "30 * tanh(gemm(h[M, K], w[V, K]) / 30)",
          "50 * tanh(gemm(h[M, K], w[V, K]) / 50)"}}},
       {"two vectors of two programs",
@@ -143,7 +142,8 @@ TEST(WrongVariants, EachIsNoticedAtEachSeed) {
         const Comparison all =
             compare_with_formula(programs_of(programs), kAll, kernel.formula, seed);
         EXPECT_FALSE(all.is_right())
-            << kernel.name << ", " << variant.what << ", at seed " << seed << "\n" << text(all);
+            << kernel.name << ", " << variant.what << ", at seed " << seed << "\n"
+            << text(all);
       }
     }
   }
@@ -240,8 +240,7 @@ TEST(WrongVariants, WrittenBackwardsAreRightAndTheirVariantsAreNot) {
         const size_t at = programs.front().find(variant.right);
         ASSERT_NE(at, std::string::npos) << variant.what;
         programs.front().replace(at, std::string(variant.right).size(), variant.wrong);
-        EXPECT_FALSE(
-            check_written_backward(forward, programs_of(programs), sizes, seed).is_right())
+        EXPECT_FALSE(check_written_backward(forward, programs_of(programs), sizes, seed).is_right())
             << one.name << ", " << variant.what << ", at seed " << seed;
       }
     }

@@ -240,9 +240,9 @@ program norm {
   const CommandResult checked = run_coda({"check", back, "--backend", "cpu", "--no-backward",
                                           "--sizes", "M=70,N=66,K=9", "--configurations", "1"});
   EXPECT_EQ(checked.status, 0) << checked.out << checked.err;
-  const CommandResult against = run_coda(
-      {"check", back, "--backend", "cpu", "--brief", "--no-backward", "--sizes", "M=7,N=9,K=5",
-       "--configurations", "1", "--backward-of", file});
+  const CommandResult against =
+      run_coda({"check", back, "--backend", "cpu", "--brief", "--no-backward", "--sizes",
+                "M=7,N=9,K=5", "--configurations", "1", "--backward-of", file});
   EXPECT_EQ(against.status, 0) << against.out << against.err;
   EXPECT_THAT(against.out, HasSubstr("as finite differences have it: grad_to_g, grad_to_u, "
                                      "grad_to_w, grad_to_x"));
@@ -261,10 +261,10 @@ TEST(Derive, StoresIn8BitsKeepTheirTypeAndTheirMagnitude) {
 })");
   const CommandResult derived = run_coda({"derive", file});
   ASSERT_EQ(derived.status, 0) << derived.err;
-  EXPECT_THAT(derived.out, AllOf(HasSubstr("take the place of the forward"),
-                                 HasSubstr("store(q:e4m3, "), HasSubstr("abs_max_into(largest, "),
-                                 HasSubstr("no gradient comes"), Not(HasSubstr("grad_of_largest")),
-                                 Not(HasSubstr("largest.of"))));
+  EXPECT_THAT(derived.out,
+              AllOf(HasSubstr("take the place of the forward"), HasSubstr("store(q:e4m3, "),
+                    HasSubstr("abs_max_into(largest, "), HasSubstr("no gradient comes"),
+                    Not(HasSubstr("grad_of_largest")), Not(HasSubstr("largest.of"))));
   const std::string back = folder.write("b.coda", derived.out);
   const CommandResult against =
       run_coda({"check", back, "--backend", "cpu", "--brief", "--no-backward", "--sizes",

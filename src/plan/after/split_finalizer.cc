@@ -60,7 +60,8 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
   std::vector<bool> row(static_cast<size_t>(count), false);
   for (int i = 0; i < count; ++i) {
     const Step& s = step(i);
-    const bool is_leaf = program::is_vector_load(s) || program::is_constant(s) || program::is_size(s);
+    const bool is_leaf =
+        program::is_vector_load(s) || program::is_constant(s) || program::is_size(s);
     bool is_row = is_leaf && (s.shape.is_scalar() || s.shape == of_rows);
     is_row = is_row || (program::is_combination(s) && s.shape == of_rows);
     if (program::is_elementwise(s)) {
