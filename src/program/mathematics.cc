@@ -163,7 +163,10 @@ class Notation {
     if (program::is_combination(s)) return combination(s);
     if (program::is_tile_load(s) || program::is_vector_load(s)) return loaded(s);
     if (program::is_column_index(s)) return {"column_index"};
-    if (program::is_size(s)) return {s.size().text(), Level::sum};
+    if (program::is_size(s)) {
+      const std::string text = s.size().text();
+      return {text, text.find_first_of(" *") == std::string::npos ? Level::primary : Level::sum};
+    }
     if (program::is_rounding(s)) return {call(coda::name_of(s.dtype()), {operand(i, 0).text})};
     if (program::is_selection(s)) {
       return {bracketed(operand(i, 0), Level::primary) + "[i, " + operand(i, 1).text + "[i]]"};

@@ -292,6 +292,7 @@ int StatementReader::named_value(const std::string& name, Place place) {
     unread_.erase(name);
     return value->second;
   }
+  if (now().text == "@") throw mistake("");  // what is no token says more
   std::vector<std::string_view> known;
   for (const auto& [other, step] : values_) {
     if (step != kFailed) known.push_back(other);

@@ -283,7 +283,7 @@ TEST(Check, NotesSayWhatIsChangedInPlaceAndWhichPartialsNobodyCombines) {
                                     "them: store(r, combine_rows(sum(squares[N, K])))"));
   const std::string reader =
       folder.write("q.coda", "program q {\n  store(y, tile(dw[N, K]) * per_row(squares[N]))\n}\n");
-  EXPECT_THAT(run_coda({"check", file, reader, "--backend", "cpu"}).err,
+  EXPECT_THAT(run_coda({"check", file, reader, "--backend", "cpu"}).out,
               HasSubstr("'q' reads it as values: a finalizer between them makes a vector"));
 }
 
