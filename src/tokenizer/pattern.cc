@@ -107,11 +107,13 @@ class Threads {
   int first_ = -1;
 };
 
+}  // namespace
+
 // Code points that no set tells apart are of one class. The last class is the end of the text.
-struct Classes {
+struct PointClasses {
   std::vector<std::vector<bool>> has;  // by class, by set
 
-  explicit Classes(const std::vector<PointSet>& sets) {
+  explicit PointClasses(const std::vector<PointSet>& sets) {
     std::vector<uint8_t> of_point(kCodePoints);
     std::vector<std::pair<uint32_t, size_t>> edges;
     for (size_t set = 0; set < sets.size(); ++set)
@@ -157,13 +159,11 @@ struct Classes {
   std::vector<uint8_t> in_page_;
 };
 
-}  // namespace
-
 struct Pattern::Automaton {
   static constexpr uint32_t kDead = 0;
   static constexpr uint32_t kStart = 1;
 
-  Classes classes;
+  PointClasses classes;
   // By state and class: the state behind << 1, and whether a match ends in front of it.
   std::vector<uint32_t> transitions;
 
@@ -281,7 +281,7 @@ bool Matches::next(Range& match) {
 }
 
 size_t Matches::match_at(size_t begin) {
-  const Classes& classes = automaton_->classes;
+  const PointClasses& classes = automaton_->classes;
   const std::vector<uint32_t>& transitions = automaton_->transitions;
   const size_t states = transitions.size() / classes.count();
   size_t end = begin;
