@@ -24,11 +24,11 @@ namespace {
 using testing::HasSubstr;
 
 // No size is a multiple of a tile, a sub-tile, a stage or a pair of elements.
-const DimValues kRaggedSizes{{"M", 203}, {"N", 139}, {"K", 199}, {"S", 50}};
+const DimValues kUnevenSizes{{"M", 203}, {"N", 139}, {"K", 199}, {"S", 50}};
 
-constexpr HostRows kAligned{.gap = 3, .multiple = 8};
+constexpr HostRows kAlignedRows{.gap = 3, .multiple = 8};
 
-LowerOptions with_tile(const std::string& choice) {
+LowerOptions with_sm80_tile(const std::string& choice) {
   LowerOptions options;
   options.target = &sm80();
   options.choice = parse_choice(choice, sm80());
@@ -36,71 +36,72 @@ LowerOptions with_tile(const std::string& choice) {
   return options;
 }
 
-void expect_right(const Program& program, const DimValues& sizes, const std::string& choice,
-                  HostRows rows = kAligned) {
+void expect_right_on_sm80(const Program& program, const DimValues& sizes, const std::string& choice,
+                          HostRows rows = kAlignedRows) {
   SCOPED_TRACE(program.name + ", " + choice);
   const Values inputs = tests::random_inputs(program, sizes, 1);
   expect_close(program, sizes, inputs,
-               run_on_host(program, sizes, inputs, rows, with_tile(choice)));
+               run_on_host(program, sizes, inputs, rows, with_sm80_tile(choice)));
 }
 
 // Both groups of warps side by side, and one above the other; two to four stages.
 TEST(Sm80OnHost, ResidualAndNorm) {
   for (const char* choice : {"128x128c11s3", "128x64c11s2", "64x128c11s4", "256x128c11s2"})
-    expect_right(tests::library_program("residual_norm"), kRaggedSizes, choice);
+    expect_right_on_sm80(tests::library_program("residual_norm"), kUnevenSizes, choice);
 }
 
 // Operands that are contiguous along K or along their outer index, each.
 TEST(Sm80OnHost, ProductsOfEveryLayout) {
   for (const char* name : {"product_nt", "product_nn", "product_tn"})
-    expect_right(tests::library_program(name), kRaggedSizes, "128x128c11s3");
-  expect_right(parse_program(R"(program product_tt {
+    expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "128x128c11s3");
+  expect_right_on_sm80(parse_program(R"(program product_tt {
   store(y:f16, gemm(a[K, M]:f16, b[N, K]:f16, tt))
 })"),
-               kRaggedSizes, "128x128c11s2");
+                       kUnevenSizes, "128x128c11s2");
 }
 
 // Rows that begin anywhere: no piece of 16 bytes is aligned.
 TEST(Sm80OnHost, OperandsOfAnyPitch) {
   for (const char* name : {"product_nt", "product_nn", "product_tn"})
-    expect_right(tests::library_program(name), kRaggedSizes, "64x128c11s3", {.gap = 3});
+    expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "64x128c11s3", {.gap = 3});
 }
 
 // Two products side by side in a tile.
 TEST(Sm80OnHost, SwiGlu) {
   for (const char* choice : {"128x128c11s3", "128x256c11s2"})
-    expect_right(tests::library_program("swiglu"), kRaggedSizes, choice);
+    expect_right_on_sm80(tests::library_program("swiglu"), kUnevenSizes, choice);
 }
 
 // Pairs in natural order, and halves of one stored operand.
 TEST(Sm80OnHost, Pairs) {
-  expect_right(tests::library_program("swiglu_joined"), kRaggedSizes, "128x128c11s2");
-  expect_right(parse_program(R"(program rotated {
+  expect_right_on_sm80(tests::library_program("swiglu_joined"), kUnevenSizes, "128x128c11s2");
+  expect_right_on_sm80(parse_program(R"(program rotated {
   acc = gemm(h[M, K]:bf16, w[384, K]:bf16, nt)
   first, second = split_pairs(acc, 128)
   store(q:bf16, merge_pairs(first - second * 0.5, second + first * 0.5, 128))
 })"),
-               kRaggedSizes, "128x256c11s2");
+                       kUnevenSizes, "128x256c11s2");
 }
 
 // Sums along columns pass between the warps of a group.
 TEST(Sm80OnHost, NormBackward) {
-  expect_right(tests::library_program("norm_backward"), kRaggedSizes, "128x128c11s2");
+  expect_right_on_sm80(tests::library_program("norm_backward"), kUnevenSizes, "128x128c11s2");
 }
 
 // What memory would add on Hopper is loaded, added and stored.
 TEST(Sm80OnHost, WeightGradientsAreAdded) {
-  expect_right(tests::library_program("weight_gradient"), kRaggedSizes, "128x128c11s2");
+  expect_right_on_sm80(tests::library_program("weight_gradient"), kUnevenSizes, "128x128c11s2");
 }
 
 // The sum over K is made of one tile's accumulators, block by block in order, whatever the tile.
 TEST(Sm80OnHost, EveryTileGivesTheSameBits) {
   const Program program = tests::library_program("residual_norm");
-  const Values inputs = tests::random_inputs(program, kRaggedSizes, 1);
+  const Values inputs = tests::random_inputs(program, kUnevenSizes, 1);
   const Values first =
-      run_on_host(program, kRaggedSizes, inputs, kAligned, with_tile("128x128c11s3"));
+      run_on_host(program, kUnevenSizes, inputs, kAlignedRows, with_sm80_tile("128x128c11s3"));
   for (const char* choice : {"128x64c11s2", "128x256c11s2", "64x128c11s4"})
-    EXPECT_EQ(run_on_host(program, kRaggedSizes, inputs, kAligned, with_tile(choice)), first)
+    EXPECT_EQ(run_on_host(program, kUnevenSizes, inputs, kAlignedRows, with_sm80_tile(choice)),
+              first)
         << choice;
 }
 
