@@ -50,7 +50,7 @@ void run() {
   coda::TrainOptions options;
   options.sizes = {{"M", kPoints}};
   options.schedule = {.peak = 2e-2, .floor = 1e-3, .warmup_steps = 20, .total_steps = 300};
-  options.optimizer = make_optimizer("adamw", {{"decay", 0.01}});
+  options.optimizer = coda::make_optimizer("adamw", {{"decay", 0.01}});
   coda::Trainer trainer(graph, loss, coda::initial_weights(graph, 1, 0.5), *backend, options);
   while (trainer.step_count < options.schedule.total_steps) {
     const coda::StepReport report = trainer.step(batch_of(trainer.step_count));
