@@ -63,7 +63,8 @@ TEST(RunState, RefusesWhatIsNotOne) {
     EXPECT_NE(at, std::string::npos) << from;
     return message(text.replace(at, from.size(), to));
   };
-  EXPECT_THAT(message(""), AllOf(StartsWith("run_state.json: "), HasSubstr("not valid JSON")));
+  EXPECT_THAT(message(""), AllOf(StartsWith("run_state.json: "), HasSubstr("the file is empty")));
+  EXPECT_THAT(message("{"), AllOf(StartsWith("run_state.json: "), HasSubstr("not valid JSON")));
   EXPECT_THAT(message("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(message("{}"), HasSubstr("no 'format'"));
   EXPECT_THAT(with("\"format\":1", "\"format\":2"), HasSubstr("format '2' is not the one"));
