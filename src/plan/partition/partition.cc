@@ -145,8 +145,8 @@ class Partitioner {
           is_source(graph_, id) || ready_->of(id).home || forward_stores_.contains(id);
       if (storable) {
         double cost = parameter_free_bytes(id);
-        if (request_.also_saved.contains(id) || kept_.contains(id) || joint_.seeded.contains(id))
-          cost = 0;
+        if (request_.also_saved.contains(id) || kept_.contains(id)) cost = 0;
+        if (joint_.seeded.contains(id)) cost *= 0.5;  // no memory of its own, but a read
         double& capacity = problem.capacity[static_cast<size_t>(v)];
         capacity = std::min(capacity, cost);
       }
