@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What distinguishes one GEMM kernel from another, as a value: the mainloop, the host that encodes
 // descriptors and launches, and the tests all read this one struct, so that they cannot disagree.
-// Invariant: `is_valid` holds for every configuration that is compiled.
+// Invariant: a kernel is compiled only for a configuration for which `is_valid` is true.
 #pragma once
 
 #include "device/types.cuh"
@@ -58,8 +58,9 @@ struct GemmConfig {
   // about 14 bits of a sum of 8-bit products. Only cooperative tiles: while one warpgroup adds, the
   // tensor cores work for the other (ping-pong ones took 1.35 times as long).
   bool promotes = false;
-  // And multiplied by scales of its rows and columns there (device/sm90/operand_scales.cuh). Scales
-  // of blocks of 64 x 64: of each half of a block of K by itself.
+  // With scales, the fp32 addition also multiplies each block's sum by the scales of its rows and
+  // columns (device/sm90/operand_scales.cuh). If scales belong to blocks of 64 x 64, each half of a
+  // block of K is summed and scaled separately.
   bool has_scales = false;
   bool has_block_scales = false;
   u32 producer_registers = 40;

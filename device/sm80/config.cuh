@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel with products for GPUs that multiply by mma.sync, as a value that host and device read:
-// its tile, and how its two groups of four warps share it. A group holds its part of a tile as a
-// warpgroup of wgmma does: each of the four warps has 16 of every 64 rows, and a thread the same
-// rows and columns as there. So epilogues are the same text for both.
-// Invariant: `is_valid` holds for every configuration and tile space that is compiled.
+// The configuration of a GEMM kernel for GPUs that use mma.sync, as a value that host and device
+// read: the tile, and how the kernel's two groups of four warps share the tile. A group stores its
+// accumulators in the layout of a wgmma warpgroup: each of the four warps has 16 of every 64 rows,
+// and each thread has the same rows and columns as in wgmma. So both targets share the source of
+// their epilogues.
+// Invariant: a kernel is compiled only for a configuration and tile spaces for which `is_valid` is
+// true.
 #pragma once
 
 #include "device/layout/shared_layout.cuh"
 
 namespace coda::device::sm80 {
 
-inline constexpr u32 kGroups = 2;  // of kWarpgroupSize threads
+inline constexpr u32 kGroups = 2;  // of kWarpgroupSize threads each
 inline constexpr u32 kThreads = kGroups * kWarpgroupSize;
-inline constexpr u32 kBlockRows = kWgmmaM;  // of the 64 that a group's four warps share
-inline constexpr u32 kStepK = 16;           // of one instruction
+inline constexpr u32 kBlockRows = kWgmmaM;  // rows that the four warps of a group share
+inline constexpr u32 kStepK = 16;           // depth of one instruction along K
 
 struct Config {
   u32 tile_m = 128;
@@ -32,14 +34,14 @@ struct Config {
   constexpr u32 stage_bytes() const { return (tile_m + tile_n) * kSwizzleBytes; }
 
   constexpr u32 base_columns(const EpilogueTraits& shape) const { return tile_n / shape.parts; }
-  // Whether the groups lie side by side, each with all rows; else one has the upper rows.
+  // Whether each group has all rows and half of the columns; else each group has half of the rows.
   constexpr bool splits_columns(const EpilogueTraits& shape) const {
     return base_columns(shape) % (kGroups * larger(kSubTileColumns, shape.group_span)) == 0;
   }
   constexpr u32 group_columns(const EpilogueTraits& shape) const {
     return base_columns(shape) / (splits_columns(shape) ? kGroups : 1);
   }
-  // Blocks of 64 rows of a group.
+  // Blocks of 64 rows that one group has.
   constexpr u32 blocks_m(const EpilogueTraits& shape) const {
     return tile_m / kBlockRows / (splits_columns(shape) ? 1 : kGroups);
   }
@@ -56,8 +58,8 @@ constexpr bool is_valid(const Config& config, const EpilogueTraits& shape) {
          !shape.keeps_tables;
 }
 
-// Stages of both operands, and behind them two scratch buffers of each group, for what passes
-// between its warps.
+// Shared memory holds the stages of both operands, then two scratch buffers for each group. The
+// warps of a group exchange values through the group's scratch buffers.
 constexpr u32 scratch_at(const Config& config) { return config.stages * config.stage_bytes(); }
 constexpr u32 shared_bytes(const Config& config, const RingShape& shape) {
   return scratch_at(config) + kGroups * kScratchBuffers * scratch_bytes(shape);

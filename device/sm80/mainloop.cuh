@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mainloop of a tile: all threads copy operand blocks into a ring of shared-memory stages
-// asynchronously, and each warp multiplies what has arrived by mma.sync. A stage is 64 elements
-// deep along K. Rows of 128 bytes lie in it swizzled (swizzle_128b): an operand that is contiguous
-// along K has a row for each of its outer indices; else panels of 64 outer indices have a row for
-// each k.
-// Invariant: between a stage's last read and its next copy all threads synchronise.
+// The mainloop of a tile: all threads copy operand blocks asynchronously into a ring of
+// shared-memory stages, and each warp multiplies the blocks that have arrived with mma.sync. A
+// stage is 64 elements deep along K and consists of rows of 128 bytes, swizzled (swizzle_128b). For
+// an operand that is contiguous along K, a row holds one outer index. For any other operand, a row
+// holds one k of a panel of 64 outer indices.
+// Invariant: all threads synchronise between the last read of a stage and the next copy into it.
 #pragma once
 
 #include "device/layout/tile_order.cuh"
@@ -16,26 +16,27 @@
 
 namespace coda::device::sm80 {
 
-// What a product reads of a tensor: a rectangle of it. Outside it is zero.
+// The rectangle of a tensor that a GEMM reads as one operand. Elements outside the rectangle are
+// zero.
 struct StoredOperand {
-  u64 address;  // of the tensor
+  u64 address;  // of the tensor's first element
   u32 stride;   // elements between rows
-  u32 rows;     // of the rectangle
+  u32 rows;     // number of rows of the rectangle
   u32 columns;
-  u32 first_row;  // of the tensor
+  u32 first_row;  // where the rectangle begins in the tensor
   u32 first_column;
 
   __device__ __forceinline__ u64 element(u32 row, u32 column) const {
     return address +
            (static_cast<u64>(first_row + row) * stride + first_column + column) * kElementBytes;
   }
-  // Whether groups of eight neighbours begin at multiples of 16 bytes.
+  // Whether each group of eight elements begins at a multiple of 16 bytes.
   __device__ __forceinline__ bool is_aligned() const {
     return (address + static_cast<u64>(first_column) * kElementBytes) % 16 == 0 && stride % 8 == 0;
   }
 };
 
-inline constexpr u32 kPiece = 8;  // elements of 16 bytes
+inline constexpr u32 kPiece = 8;  // elements in 16 bytes
 
 template <Config kConfig, class Space>
 struct Mainloop {
@@ -44,13 +45,15 @@ struct Mainloop {
 
   static constexpr u32 kBlocks = kConfig.blocks_m(kTraits);
   static constexpr u32 kFragmentsN = kConfig.group_columns(kTraits) / kFragmentColumns;
-  // Of a thread: a fragment of 16 base columns has eight, as an epilogue takes them.
+  // The accumulators of one thread. A fragment of 16 base columns has eight values, in the order in
+  // which an epilogue reads them.
   using Accumulators = float[kBlocks][kTraits.parts][kFragmentsN][2][4];
 
   SharedAddress stages;
 
-  // All threads. `group_row`, `group_column`: where the thread's group begins in the tile, in rows
-  // and base columns. On return the accumulators are complete; stages may still be read.
+  // Called by all threads. `group_row`, `group_column`: the first row and the first base column of
+  // the thread's group in the tile. On return the accumulators are complete, but other warps may
+  // still read the stages.
   template <class Arguments>
   __device__ __forceinline__ void run(const Arguments& arguments, TileCoord tile, u32 group_row,
                                       u32 group_column, Accumulators& accumulators) const {
@@ -84,7 +87,8 @@ struct Mainloop {
   }
 
  private:
-  // The block-th K block of all segments; behind the last an empty group of copies.
+  // Copies the K block with number `block`, counted over all segments. After the last block,
+  // commits an empty group of copies.
   template <class Arguments>
   __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile, u32 block,
                                        u32 stage) const {
@@ -111,18 +115,19 @@ struct Mainloop {
     commit_copies();
   }
 
-  // kOuter by 64 elements, from `outer` and `k` on, 16 bytes a thread at a time.
+  // Copies kOuter x 64 elements that begin at `outer` and `k`; each thread copies 16 bytes at a
+  // time.
   template <Major kMajor, u32 kOuter>
   __device__ __forceinline__ static void copy(SharedAddress to, const StoredOperand& operand,
                                               u32 outer, u32 k) {
     constexpr u32 kPieces = kOuter * kBlockK / kPiece;
-    constexpr u32 kRowPieces = kBlockK / kPiece;  // of 128 bytes
+    constexpr u32 kRowPieces = kBlockK / kPiece;  // in a row of 128 bytes
     static_assert(kPieces % kThreads == 0);
     const bool is_aligned = operand.is_aligned();
 #pragma unroll 4
     for (u32 i = 0; i < kPieces / kThreads; ++i) {
       const u32 piece = i * kThreads + threadIdx.x;
-      const u32 line = piece / kRowPieces;  // of 128 bytes
+      const u32 line = piece / kRowPieces;  // the row of 128 bytes
       const u32 inside = piece % kRowPieces * kPiece;
       const SharedAddress place = to + swizzle_128b(line * kSwizzleBytes + inside * kElementBytes);
       const u32 row = kMajor == Major::k ? outer + line : k + line % kBlockK;
@@ -182,7 +187,7 @@ struct Mainloop {
     }
   }
 
-  // In the tile's columns of B: parts one after another, or members in natural order.
+  // The column in the tile of B: parts follow one another, or members are in natural order.
   __device__ __forceinline__ static u32 accumulator_column(u32 part, u32 base_column) {
     if constexpr (kTraits.natural_half != 0) {
       return wide_column(kTraits.natural_half, part, base_column);
@@ -191,8 +196,9 @@ struct Mainloop {
     }
   }
 
-  // A's 16 rows from `row`, 16 deep: lane l gives the address of a row of matrix l / 8. Matrices
-  // are the upper and lower eight rows, then the same of the next eight k.
+  // Loads 16 rows of A from `row`, 16 deep along K. Lane l supplies the address of a row of matrix
+  // l / 8. The matrices are: the upper eight rows, the lower eight rows, then both again for the
+  // next eight k.
   __device__ __forceinline__ static void load_a(u32 (&a)[4], SharedAddress stage, u32 lane, u32 row,
                                                 u32 k) {
     if constexpr (kConfig.major_a() == Major::k) {
@@ -202,8 +208,8 @@ struct Mainloop {
           a, stage + place<Major::outer>(row + lane / 8 % 2 * 8, k + lane % 8 + lane / 16 * 8));
     }
   }
-  // B's 16 columns from `column`: matrices are the first and second eight k of the first eight
-  // columns, then those of the next eight.
+  // Loads 16 columns of B from `column`. The matrices are: the first eight columns with the first
+  // and the second eight k, then the next eight columns with both.
   __device__ __forceinline__ static void load_b(u32 (&b)[4], SharedAddress stage, u32 lane,
                                                 u32 column, u32 k) {
     if constexpr (kConfig.major_b() == Major::k) {
@@ -215,7 +221,7 @@ struct Mainloop {
     }
   }
 
-  // Where an element lies in its operand's part of a stage.
+  // The offset of an element in its operand's part of a stage.
   template <Major kMajor>
   __device__ __forceinline__ static u32 place(u32 outer, u32 k) {
     return kMajor == Major::k

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel for the tile spaces of a program on GPUs without wgmma: a CTA a tile, of all spaces one
-// after another. Its two groups of four warps copy and multiply together (mainloop.cuh); then each
-// walks its own sub-tiles of 64 rows by 64 base columns. Threads move what an epilogue loads and
-// stores themselves, so a space has no planes. A space is the struct that device/layout/space.cuh
-// describes, but for its operands, which are StoredOperands.
+// A kernel for the tile spaces of a program, on GPUs without wgmma. Each CTA computes one tile; the
+// CTAs of a space follow those of the previous space. The two groups of four warps run the mainloop
+// together (mainloop.cuh). Then each group runs the epilogue on its own sub-tiles of 64 rows by 64
+// base columns. Threads load and store the tensors of an epilogue directly, so a space has no
+// planes. A space is the struct that device/layout/space.cuh describes, except that its operands
+// are StoredOperands.
 #pragma once
 
 #include "device/epilogue/column_partial.cuh"
@@ -16,7 +17,7 @@
 
 namespace coda::device {
 
-// Where the shared memory that a launch asks for begins.
+// Where the dynamic shared memory of the launch begins.
 __device__ __forceinline__ SharedAddress launch_memory() {
   extern __shared__ __align__(kSharedAlignment) u8 shared_memory[];
   return shared_address(shared_memory);
@@ -30,9 +31,9 @@ struct TileEpilogue {
   using Main = Mainloop<kConfig, Space>;
   using Accumulators = typename Main::Accumulators;
   static constexpr u32 kFragmentsOfTile = Main::kFragmentsN;
-  static constexpr u32 kSubTiles = kFragmentsOfTile / kFragments;  // of a block of rows
+  static constexpr u32 kSubTiles = kFragmentsOfTile / kFragments;  // of one block of rows
 
-  SharedAddress scratch;  // this group's first buffer
+  SharedAddress scratch;  // the group's first scratch buffer
 
   template <class Arguments>
   __device__ __forceinline__ void run(const Arguments& arguments, const typename Space::Rows& rows,
@@ -55,7 +56,7 @@ struct TileEpilogue {
                                            const typename Space::Rows& rows,
                                            const FragmentPosition& tile,
                                            const Accumulators& accumulators, Groups& groups) const {
-    // Sub-tiles use two buffers in turn.
+    // Sub-tiles alternate between two scratch buffers.
     const SharedAddress own =
         scratch + (kBlock * kSubTiles + kIndex) % kScratchBuffers * scratch_bytes(kRing);
     typename Space::SubTile values;
@@ -66,7 +67,7 @@ struct TileEpilogue {
     u32 loaded[1][4];
     if constexpr (kSpan != 0) {
       if constexpr (kIndex * kSubTileColumns % kSpan == 0) {
-        groups = groups_of<Space>();  // sums begin at 0
+        groups = groups_of<Space>();  // the sums start at 0
         Space::template begin_groups<kBlock>(arguments, rows, groups, first);
         walk_groups<kBlock, kIndex>(arguments, rows, first, accumulators, groups,
                                     own + scratch_bytes(kRing.column_partials));
@@ -99,7 +100,7 @@ struct TileEpilogue {
     }
   }
 
-  // Sums over the groups of the span that begins with sub-tile kIndex.
+  // Computes the group sums of the span that begins with sub-tile kIndex.
   template <u32 kBlock, u32 kIndex, class Arguments, class Groups>
   __device__ __forceinline__ void walk_groups(const Arguments& arguments,
                                               const typename Space::Rows& rows,
@@ -129,7 +130,7 @@ __device__ __forceinline__ void run_tile(const Arguments& arguments, TileCoord p
   using Main = Mainloop<kConfig, Space>;
   constexpr EpilogueTraits kTraits = Space::kTraits;
   const TileCoord tile{.m = place.m * kConfig.tile_m, .n = place.n * kConfig.base_columns(kTraits)};
-  // The shuffle tells the compiler that the warps of a group agree.
+  // The shuffle tells the compiler that `group` is the same in all threads of a warp.
   const u32 group = __shfl_sync(~0u, threadIdx.x / kWarpgroupSize, 0);
   const u32 thread = threadIdx.x % kWarpgroupSize;
   constexpr bool kSplitsColumns = kConfig.splits_columns(kTraits);
@@ -150,13 +151,13 @@ __device__ __forceinline__ void run_tile(const Arguments& arguments, TileCoord p
   epilogue.run(arguments, rows, position, accumulators);
 }
 
-// Names a space as a value.
+// Passes a space type as a function argument.
 template <class Space>
 struct SpaceTag {
   using Type = Space;
 };
 
-// One block a tile, in the order of the spaces.
+// Each CTA computes one tile. Tiles are numbered in the order of the spaces.
 template <Config kConfig, class... Spaces, class Arguments>
 __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   constexpr RingShape kRing{.column_partials =

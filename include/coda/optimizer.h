@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How parameters follow from their gradients. An Optimizer is a value: the tensors that it keeps
-// for each parameter, the formulas of an update, and the numbers that change from step to step. The
-// formulas become a program (coda/program.h), which every backend runs.
+// Optimizers: how parameters are updated from their gradients. An Optimizer is a value: the state
+// tensors of each parameter, the formulas of the update, and the scalars that change from step to
+// step. The library compiles the formulas into a program (coda/program.h), which every backend
+// runs.
 //
 //     TrainOptions options;
 //     options.optimizer = make_optimizer("lion", {{"decay", 0.5}});
@@ -22,17 +23,17 @@
 
 namespace CODA_API coda {
 
-// A tensor that an optimizer keeps for each parameter: of the parameter's shape, 0 before the first
-// step. Checkpoints have it as "<name>.<parameter>".
+// A state tensor that an optimizer keeps for each parameter. It has the parameter's shape and is 0
+// before the first step. A checkpoint stores it as "<name>.<parameter>".
 struct OptimizerState {
   std::string name;
-  DType dtype = DType::f32;  // f32, or bf16: rounded behind the step that makes it
+  DType dtype = DType::f32;  // f32, or bf16: then each step rounds the new state to bf16
 
   friend bool operator==(const OptimizerState&, const OptimizerState&) = default;
 };
 
-// A number of a step, from its learning rate and its number (1, 2, ...); the formulas read it as
-// scalar(name).
+// A scalar of one training step, computed from the learning rate and the step number (1, 2, ...).
+// The formulas read it as scalar(name).
 struct StepScalar {
   std::string name;
   std::function<double(double rate, int64_t step)> value;
@@ -40,79 +41,80 @@ struct StepScalar {
 
 struct Optimizer {
   std::string name;
-  std::map<std::string, double> settings;  // what it was made with, for people and comparisons
+  // The settings given to make_optimizer; for printing and comparison.
+  std::map<std::string, double> settings;
   std::vector<OptimizerState> states;
   std::vector<StepScalar> scalars;
-  // Lines of a program in the language of docs/program-text.md, elementwise. They read
-  //   g        the gradient, scaled to the largest norm
+  // The update as elementwise lines of a program (docs/program-text.md). The lines read
+  //   g        the gradient, after clipping to the largest norm
   //   w0       the weight, fp32
-  //   decayed  w0 * (1 - rate * decay) where the parameter decays, else w0
-  //   m0       for a state "m": its value
-  // and define w1, and m1 for each state.
+  //   decayed  w0 * (1 - rate * decay) if the parameter has weight decay, else w0
+  //   m0       the value of a state named "m"
+  // and define w1 and, for each state such as "m", its new value m1.
   std::string formulas;
-  double decay = 0;  // a step takes this share of a weight, times its rate; 0: none
+  double decay = 0;  // weight decay: each step subtracts rate * decay * weight; 0: none
 };
 
-// A setting of an optimizer. Its name is also the flag of `coda train`.
+// A setting of an optimizer. `coda train` has a flag of the same name.
 struct OptimizerSetting {
   std::string name;
-  double value = 0;      // unless it is given
-  bool is_share = true;  // from 0, below 1; else any number from 0
+  double value = 0;      // the default
+  bool is_share = true;  // whether the value is in [0, 1); else any number of at least 0
   std::string help;
 };
 
-// An optimizer of the library.
+// An optimizer that the library has.
 struct OptimizerKind {
   std::string name;
   std::string summary;  // one line
-  // Peak learning rates that suit it, as a multiple of those that suit AdamW.
+  // Good peak learning rates, as a multiple of AdamW's.
   double rate = 1;
   std::vector<OptimizerSetting> settings;
-  // With all settings, each within its range, and states of this type.
+  // Called with all settings, each within its range. `states`: the type of the states.
   std::function<Optimizer(const std::map<std::string, double>& settings, DType states)> make;
 };
 
-// adamw (Loshchilov and Hutter), sgd (with momentum), lion (Chen et al.). AdamW has PyTorch's
-// semantics; in all of them decay is decoupled from the gradient.
+// adamw (Loshchilov and Hutter), sgd (with momentum) and lion (Chen et al.). AdamW has PyTorch's
+// semantics. All three have decoupled weight decay: the decay is not added to the gradient.
 const std::vector<OptimizerKind>& optimizer_kinds();
-// Throws Error, naming those that there are, for another name.
+// Throws Error for an unknown name; the message lists the optimizers.
 const OptimizerKind& optimizer_kind(std::string_view name);
 
-// Settings that are not given have their defaults. Throws Error for a name or a setting that does
-// not exist, for a value outside its range, for states that are not f32 or bf16, and for states in
-// bf16 that would never fade.
+// Settings that are not given have their defaults. Throws Error for an unknown optimizer or
+// setting, for a value outside its range, for states that are neither f32 nor bf16, and for bf16
+// states that would never fade because rounding undoes each step's decrease.
 Optimizer make_optimizer(std::string_view name, const std::map<std::string, double>& settings = {},
                          DType states = DType::f32);
 
-// "adamw (adam-eps 1e-08, beta1 0.9, beta2 0.95, decay 0.1; m f32, v f32)".
+// For example "adamw (adam-eps 1e-08, beta1 0.9, beta2 0.95, decay 0.1; m f32, v f32)".
 std::string text(const Optimizer& optimizer);
 
-// What an optimizer keeps for a parameter, by the names of its states. None: zeros.
+// The states of one parameter, by the name of the state. Empty: all states are zero.
 using ParameterState = std::map<std::string, std::vector<float>, std::less<>>;
 
-// A parameter in memory of the host; all spans have its number of elements, but `bf16`, which may
-// be empty.
+// A parameter in host memory. All spans have the parameter's number of elements; only `bf16` may be
+// empty.
 struct UpdatedTensor {
   std::span<float> weights;              // fp32
-  std::vector<std::span<float>> states;  // as Optimizer::states, fp32
+  std::vector<std::span<float>> states;  // one for each of Optimizer::states, fp32
   std::span<const float> gradients;
-  std::span<uint16_t> bf16;  // the weights rounded to nearest even
+  std::span<uint16_t> bf16;  // receives the weights, rounded to nearest even
   bool decays = true;        // false for norms and biases
 };
 
-// An optimizer's step over tensors in the host's memory. The same bits for any number of threads:
-// each product is rounded by itself, whatever the backend.
+// An optimizer's step over tensors in host memory. The result is bitwise the same for any number of
+// threads. On every backend, each product is rounded before it is added.
 class TensorUpdate {
  public:
-  // The backend's memory is the host's; it must outlive this. Throws ProgramError for formulas that
-  // are no program.
+  // The backend must use host memory and must outlive this object. Throws ProgramError for formulas
+  // that do not form a valid program.
   TensorUpdate(Optimizer optimizer, Backend& backend);
   ~TensorUpdate();
   TensorUpdate(TensorUpdate&&) noexcept;
   TensorUpdate& operator=(TensorUpdate&&) noexcept;
 
-  // Step `step` (1, 2, ...) with gradients times `gradient_scale` (see clip_scale). Throws Error
-  // for a rate below 0.
+  // Runs step number `step` (1, 2, ...). Gradients are multiplied by `gradient_scale` (see
+  // clip_scale). Throws Error for a negative learning rate.
   void run(std::span<const UpdatedTensor> tensors, double rate, int64_t step,
            double gradient_scale = 1);
 

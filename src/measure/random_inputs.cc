@@ -55,7 +55,7 @@ double number_of(const InputUse& use, double unit, const DimValues& sizes) {
     case Use::moment: return 1 + unit;
     case Use::magnitude: return unit;
     case Use::probability: return 0.05 + 0.9 * unit;
-    // No more than the count: a mean's square is then no larger than the mean of squares.
+    // At most the count, so that the square of a mean does not exceed the mean of the squares.
     case Use::count: return static_cast<double>(use.of.evaluate(sizes)) / (0.5 + 0.4 * unit);
     case Use::reciprocal_count:
       return (0.5 + 0.4 * unit) / static_cast<double>(use.of.evaluate(sizes));

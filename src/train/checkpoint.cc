@@ -145,7 +145,7 @@ void remove_all_but_newest(const fs::path& run_folder, int64_t saved, int keep) 
   }
 }
 
-// Which folder has the name now; none where there is none.
+// Identifies the folder that has this path now; nothing if there is none.
 using FolderIdentity = std::pair<dev_t, ino_t>;
 std::optional<FolderIdentity> identity_of(const fs::path& folder) {
   struct stat found = {};
@@ -153,7 +153,8 @@ std::optional<FolderIdentity> identity_of(const fs::path& folder) {
   return FolderIdentity(found.st_dev, found.st_ino);
 }
 
-// Under a temporary name until all of it is on the disk; then older ones go.
+// Writes a checkpoint under a temporary name and renames it once all files are on the disk. Then
+// removes older checkpoints.
 void write_checkpoint(const fs::path& run_folder, const std::optional<ModelConfig>& config,
                       std::span<const CheckpointTensor> tensors, const RunState& state,
                       const ModelFiles& files, int keep) {
@@ -213,7 +214,8 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
   try {
     write_checkpoint(run_folder, config, tensors, state, files, keep);
   } catch (const Error&) {
-    // Renamed or removed while it was written: all of it goes into a new folder of that name.
+    // Somebody renamed or removed the run's folder during the write. Write the whole checkpoint
+    // into a new folder with the original name.
     if (identity_of(run_folder) == begun_in) throw;
     make_folders(run_folder);
     write_checkpoint(run_folder, config, tensors, state, files, keep);

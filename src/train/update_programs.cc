@@ -11,13 +11,14 @@
 namespace coda {
 namespace {
 
-// Where the tensors of an update lie, and what is made of them.
+// The shapes of an update's tensors, and which results the update stores.
 struct Frame {
   std::string shape;    // of the tiles: "[R, C]"
-  std::string decayed;  // what the step's decay leaves of w0
+  std::string decayed;  // the weight w0 after weight decay
   bool has_copy = false;
-  // In the host's memory: states are stored in fp32, and the update is not run where the gradients
-  // are not finite. Elsewhere all is stored as it was then.
+  // True for tensors in host memory: states are stored as fp32, and the caller skips the update if
+  // a gradient is not finite. False: if a gradient is not finite, the program itself stores the old
+  // values.
   bool is_on_host = false;
 };
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: each thread copies 16 bytes from global to shared memory without waiting. Copies form
-// groups, in the order in which a thread commits them.
-// Invariant: what other threads copied is read only behind a wait and a synchronisation.
+// cp.async: each thread copies 16 bytes from global to shared memory without waiting. A thread
+// commits its copies in groups, and groups complete in the order of the commits.
+// Invariant: a thread reads data that other threads copied only after a wait and a synchronisation.
 #pragma once
 
 #include "device/layout/shared_address.cuh"
 
 namespace coda::device::sm80 {
 
-// The first `bytes` of the 16; the others become zero. Both addresses are multiples of 16.
+// Copies `bytes` bytes and fills the rest of the 16 with zeros. Both addresses are multiples of 16.
 __device__ __forceinline__ void copy_async(SharedAddress to, u64 from, u32 bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.byte), "l"(from), "r"(bytes)
                : "memory");
@@ -18,7 +18,7 @@ __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Until all but this thread's newest kPending groups have arrived.
+// Waits until at most the newest kPending groups of this thread are still in flight.
 template <u32 kPending>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

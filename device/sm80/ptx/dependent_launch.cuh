@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of device/ptx/dependent_launch.cuh: before compute capability 9.0 a kernel starts when
-// the one before it in the stream has ended.
+// Replaces device/ptx/dependent_launch.cuh: before compute capability 9.0, a kernel starts only
+// after the previous kernel in the stream has ended, so there is nothing to wait for.
 #pragma once
 
 #include "device/types.cuh"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync: a warp multiplies 16 rows of A by 8 columns of B, 16 deep along K, into fp32. Operands
-// are fragments as ldmatrix leaves them (load_matrices of device/ptx/matrix_move.cuh; of operands
-// that are not contiguous along K, the transposing form here).
+// mma.sync: a warp multiplies 16 rows of A by 8 columns of B, 16 deep along K, and accumulates in
+// fp32. The operands are fragments as ldmatrix loads them: load_matrices
+// (device/ptx/matrix_move.cuh) for an operand that is contiguous along K, else
+// load_matrices_transposed below.
 #pragma once
 
 #include "device/ptx/matrix_move.cuh"
@@ -16,7 +17,7 @@ __device__ __forceinline__ void load_matrices_transposed(u32 (&fragment)[4],
                : "memory");
 }
 
-// d[0..1] are neighbouring columns of the thread's first row, d[2..3] of the row 8 below.
+// d[0..1] are neighbouring columns of the thread's first row, d[2..3] of the row 8 below it.
 template <Element kElement>
 __device__ __forceinline__ void multiply_add(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   static_assert(is_16_bits(kElement));
