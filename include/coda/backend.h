@@ -148,9 +148,10 @@ struct BackendOptions {
   GpuAttention attention = GpuAttention::repeatable;
 };
 
-// "cpu": x86-64 with AVX2 or AVX-512, elsewhere slow. "gpu", formerly "hopper": an H100 or H200;
-// see why_no_gpu. "best": gpu where there is one, else cpu. "reference": float64, slow and plain,
-// to compare with. Throws Error for another name, and where the machine lacks what is asked for.
+// "cpu": fast on x86-64 with AVX2 or AVX-512, slow on other CPUs. "gpu" (formerly "hopper"): an
+// H100 or H200; see why_no_gpu. "best": "gpu" if there is a usable GPU, else "cpu". "reference":
+// float64, unoptimised, for comparison. Throws Error for an unknown name, or if the machine lacks
+// the required hardware.
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 
 }  // namespace CODA_API coda

@@ -16,7 +16,7 @@
 namespace CODA_API coda {
 
 struct CheckOptions {
-  std::string backend{};      // "cpu" or "gpu"; empty: all that there are
+  std::string backend{};      // "cpu" or "gpu"; empty: every available backend
   size_t configurations = 4;  // ways to cut the program into tiles whose bits are compared
   uint64_t seed = 1;          // of the inputs
   bool traps = true;          // also the inputs and memory of CheckedBackend::traps
@@ -31,7 +31,7 @@ struct CheckedTensor {
   double error = 0;  // |computed - exact| / |exact|, norms over all elements; exact is float64
   double bound = 0;
   int64_t not_finite = 0;  // elements that are not, in the exact result
-  bool is_nan = false;     // all of the exact result is, so that nothing is compared
+  bool is_nan = false;     // the exact result is NaN everywhere, so nothing can be compared
   bool is_right() const { return error <= bound && !is_nan; }
 };
 

@@ -57,11 +57,11 @@ inline constexpr int64_t kAutomaticChunkRows = -1;
 // Which products of bf16 operands are made in 8 bits (coda/eight_bits.h).
 enum class EightBits : uint8_t {
   none,
-  // All but the one that sums the gradient of a loss's logits over its rows, which is the gradient
-  // of the head's weight: in 8 bits it costs 1.5 to 3 % of the loss, and other products nothing
-  // (docs/fp8.md).
+  // All of them except the GEMM that sums the gradient of a loss's logits over its rows. That GEMM
+  // makes the gradient of the head's weight. In 8 bits it increases the loss by 1.5 to 3 %; the
+  // other GEMMs do not change the loss (docs/fp8.md).
   fp8,
-  // And values that are saved for epilogues of the backward alone are saved in 8 bits.
+  // As fp8, and values that are saved only for epilogues of the backward are saved in 8 bits.
   fp8_kept,
 };
 
@@ -85,7 +85,8 @@ struct CompileOptions {
   // that gradient instead. 0: stored whole; kAutomaticChunkRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
   int64_t chunk_rows = 0;
-  // With scales that whoever runs the plan keeps. Needs the sizes that the plan will have.
+  // The caller that runs the plan keeps the scales of the 8-bit operands. `sizes` must be the sizes
+  // that the plan will run with.
   EightBits eight_bits = EightBits::none;
   // Parameters whose products stay in 16 bits all the same, and so do those that make their
   // gradients: names, in which * stands for any letters ("model.layers.0.*"). Error for one that is

@@ -57,7 +57,7 @@ struct CpuTiming {
   double most_seconds = 30;  // then no further round begins, but for the first three
 };
 struct MeasureOptions {
-  std::string backend = "best";  // "cpu", "gpu", or "best": a GPU where there is one
+  std::string backend = "best";  // "cpu", "gpu", or "best": a GPU if there is one, else the CPU
   GpuTiming gpu{};
   CpuTiming cpu{};
   // Of a program: beside it also its operations one by one, each reading its operands from memory

@@ -145,7 +145,7 @@ struct Constant {  // [1, 1]
   double number = 0;
   bool operator==(const Constant&) const = default;
 };
-struct Size {  // [1, 1]: a size of the run as a number
+struct Size {  // [1, 1]: the value of a size, as a number
   Dim size = 1;
   bool operator==(const Size&) const = default;
 };

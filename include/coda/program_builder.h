@@ -103,7 +103,8 @@ class ProgramBuilder {
                             Where where = Where::current());
   TileValue load_scalar(std::string_view tensor, Where where = Where::current());
   TileValue constant(double number, Where where = Where::current());
-  TileValue size(const Dim& size, Where where = Where::current());  // as a number
+  // The value of a size, as a number.
+  TileValue size(const Dim& size, Where where = Where::current());
   TileValue column_index(std::optional<Dim> columns = std::nullopt, Where where = Where::current());
 
   TileValue elementwise(Elementwise op, std::initializer_list<Operand> operands);

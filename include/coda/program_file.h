@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs in files (.coda), one or several behind one another, whose text docs/program-text.md
-// describes.
+// Programs in .coda files. A file has one program or several, one after another;
+// docs/program-text.md describes the language.
 #pragma once
 
 #include <filesystem>
@@ -13,11 +13,12 @@
 
 namespace CODA_API coda {
 
-// The programs of a text, in their order, at least one. Throws a ProgramError with all mistakes.
+// Parses the programs of a text in order; there must be at least one. Throws a ProgramError that
+// lists all mistakes.
 std::vector<Program> parse_programs(std::string_view text, std::string_view file = "text");
 
-// Parsed and verified. Throws Error naming the file; for a wrong text a ProgramError. read_program:
-// of a file that has one.
+// Parse and verify a file; read_program requires a file with exactly one program. Throw Error
+// naming the file, or ProgramError for an invalid text.
 std::vector<Program> read_programs(const std::filesystem::path& file);
 Program read_program(const std::filesystem::path& file);
 

@@ -30,14 +30,14 @@
 
 namespace CODA_API coda {
 
-// What a run must remember besides its weights and the optimizer's states to go on as if it had not
-// stopped. It is run_state.json of a checkpoint; numbers survive to the bit.
+// What a run must store, besides weights and optimizer states, to resume as if it had never
+// stopped. A checkpoint stores it as run_state.json; numbers are stored exactly.
 struct RunState {
   int64_t step = 0;  // steps done; with `seed` it says which data comes next
   uint64_t seed = 0;
-  std::map<std::string, std::string> options;  // as the run was started with, by name
-  std::string optimizer = "adamw";             // whose states the checkpoint has
-  std::vector<float> eight_bit_scales;         // Trainer::eight_bit_scales
+  std::map<std::string, std::string> options;  // the options that the run was started with, by name
+  std::string optimizer = "adamw";      // the name of the optimizer whose states the checkpoint has
+  std::vector<float> eight_bit_scales;  // Trainer::eight_bit_scales
   std::vector<LossPoint> train_losses;
   std::vector<LossPoint> held_out_losses;
 
@@ -62,11 +62,12 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const RunState& state, const ModelFiles& files = {},
                                       int keep = 2);
 
-// The same in two parts: fetching the state is started now, and a call of the result waits for it
-// and writes it, from any thread. Until then the trainer stays where it is and nothing may change
-// its fields: steps do not where Trainer::fetches_copies(), so that a run goes on while its
-// checkpoint is copied and written. States that are empty are made by that call. It throws Error,
-// and writes nothing, where a weight is not finite.
+// The same in two parts. This call starts fetching the state. A call of the returned function, from
+// any thread, waits for the fetch and writes the checkpoint. Until then the trainer must not be
+// moved and its fields must not change. If Trainer::fetches_copies(), training steps leave the
+// fields alone, so that training goes on while the checkpoint is copied and written. Saving
+// allocates states that are empty. The returned function throws Error, and writes nothing, if a
+// weight is not finite.
 std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::path& run_folder,
                                                          const ModelConfig& config,
                                                          Trainer& trainer, const RunState& state,
@@ -86,9 +87,9 @@ std::filesystem::path find_model_folder(const std::filesystem::path& folder);
 // Throws Error if it is damaged or of another step than the folder's name says.
 RunState load_run_state(const std::filesystem::path& checkpoint);
 
-// Sets the trainer to the checkpoint, to the bit what was saved, and returns its state. Throws
-// Error if it is of another optimizer, or of other weights, shapes or types (another model, or
-// another --dtype).
+// Sets the trainer to exactly the saved state and returns the state of the run. Throws Error if the
+// checkpoint has another optimizer, or other weights, shapes or types (another model, or another
+// --dtype).
 RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer);
 
 // Throws Error unless all weights of the model are in the folder in their shapes. Nothing is made

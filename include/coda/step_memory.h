@@ -28,20 +28,21 @@ struct StepMemory {
 // Where a step runs, as far as its memory depends on it.
 struct StepPlace {
   bool is_on_host = true;
-  int processes = 1;        // that share the optimizer's state
-  int64_t workspace = 0;    // Backend::workspace_bytes, or gpu_workspace_bytes
-  int64_t state_bytes = 8;  // of the optimizer's states, an element of a parameter: AdamW's
+  int processes = 1;      // number of processes that share the optimizer's state
+  int64_t workspace = 0;  // Backend::workspace_bytes, or gpu_workspace_bytes
+  // Bytes of optimizer state for each element of a parameter; the default is AdamW's.
+  int64_t state_bytes = 8;
 };
-// One process of the host keeps all states in fp32.
+// In a single process on the host, all states are fp32.
 int64_t state_bytes(const Optimizer& optimizer, const Backend& backend,
                     const Communicator* communicator);
 StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
                      const Communicator* communicator,
                      const Optimizer& optimizer = make_optimizer("adamw"));
 
-// Of a plan with the gradients of all its parameters, and the optimizer's update. What kernels
-// themselves take on a GPU (their code, CUDA graphs, NCCL's buffers) is not known before, and not
-// counted.
+// For a plan that computes the gradients of all its parameters, and for the optimizer's update. The
+// memory that kernels themselves need on a GPU (code, CUDA graphs, NCCL's buffers) is not known in
+// advance and not counted.
 StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const StepPlace& place);
 // As a ModelTrainer takes it, and besides what the loss on other texts takes between steps
 // (ModelTask::losses) if it is asked for.

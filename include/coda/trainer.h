@@ -116,14 +116,15 @@ class Trainer {
   void require_finite_weights(int64_t step) const;
   void require_sound_loss(const TensorMap& batch);
 
-  // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
-  // A backend with memory of its own trains a copy there: fetch() brings weights and states to
-  // these fields, and is to be called before they are read; until then the states are empty. On
-  // the host it brings the scales alone. Of several processes all have what they restore, and rank
-  // 0 gets what is fetched. restored() and fetch() are not for while a step is started.
+  // The number of steps done. A caller that restores a saved state, or sets weights, sets these
+  // fields and then calls restored(). A backend with its own memory trains a copy of the weights
+  // and states there. fetch() copies weights and states to these fields; call it before reading
+  // them. Until then the states are empty. On the host, fetch() copies only the scales. With
+  // several processes, every process must have the state that it restores, and fetch() gives the
+  // state to rank 0. Do not call restored() or fetch() while a step is started.
   int64_t step_count = 0;
   Weights weights;
-  std::vector<ParameterState> states;   // of the optimizer, as weights
+  std::vector<ParameterState> states;   // the optimizer's states, one entry for each of `weights`
   std::vector<float> eight_bit_scales;  // empty: not known, or no products in 8 bits
   void restored();
   void fetch();

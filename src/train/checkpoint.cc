@@ -293,7 +293,7 @@ RunState load_run_state(const fs::path& checkpoint) {
 void load_tensors(const fs::path& checkpoint, std::span<const CheckpointTensor> tensors) {
   const io::StoredTensors model = io::open_safetensors(checkpoint / kModel);
   const io::StoredTensors optimizer = io::open_safetensors(checkpoint / kOptimizer);
-  size_t beside = 0;  // the model's tensors
+  size_t beside = 0;  // number of tensors in optimizer.safetensors
   for (const CheckpointTensor& tensor : tensors) {
     const auto as_bytes = [](auto values) { return std::as_writable_bytes(values); };
     if (tensor.bf16.empty()) {

@@ -15,14 +15,15 @@
 
 namespace coda {
 
-// One parameter and its optimizer's state. model.safetensors has `bf16` if that is not empty, else
-// `weights`; optimizer.safetensors has "<state>.<name>" ("m.lm_head.weight") for each state and,
-// beside bf16 weights, "master.<name>".
+// One parameter and its optimizer states. model.safetensors has `bf16` if it is not empty, else
+// `weights`. optimizer.safetensors has "<state>.<name>" ("m.lm_head.weight") for each state. If the
+// weights are stored as bf16, it also has the fp32 weights as "master.<name>".
 struct CheckpointTensor {
   std::string name;  // Hugging Face's
   std::vector<int64_t> shape;
-  std::span<float> weights;                                      // fp32 master
-  std::vector<std::pair<std::string, std::span<float>>> states;  // by the optimizer's name for it
+  std::span<float> weights;  // fp32 master
+  // By the name of the state in the optimizer.
+  std::vector<std::pair<std::string, std::span<float>>> states;
   std::span<uint16_t> bf16;  // the copy that the model computes with; empty in fp32 runs
 };
 

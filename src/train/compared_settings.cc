@@ -36,7 +36,7 @@ std::string text_of(const LearningSchedule& s) {
          number(s.total_steps) + " steps to the peak";
 }
 
-// The formulas too: a program may have an optimizer of its own.
+// The text includes a digest of the formulas, because an application may define its own optimizer.
 std::string text_of(const Optimizer& o) {
   return text(o) + ", decay " + text_of(o.decay) + ", formulas " + sha256(o.formulas).substr(0, 8);
 }

@@ -88,7 +88,8 @@ std::function<void()> DeviceUpdate::start_download(Weights& weights,
   gather_weights();
   if (rank_ > 0) return start_sending();
   std::vector<Backend::CopyOut> copies;
-  std::vector<std::function<void()>> widenings;  // of states that are stored in 16 bits
+  // Convert states that are stored in 16 bits to fp32.
+  std::vector<std::function<void()>> widenings;
   std::vector<Fields> fields;
   for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];

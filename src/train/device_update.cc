@@ -26,7 +26,8 @@ constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tens
 constexpr const char* kAddUp = "reduce_scatter gradients";
 constexpr const char* kGather = "all_gather weights";
 
-constexpr const char* kDecay = "decay";  // the first of a step's numbers; the optimizer's follow
+// The first scalar of a training step; the optimizer's scalars follow.
+constexpr const char* kDecay = "decay";
 
 size_t place_in(const Program& program, std::string_view name) {
   const auto found = std::ranges::find(program.tensors, name, &TensorDecl::name);
@@ -70,7 +71,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const Train
   numbers_ = Tensor(DType::f32, numbers, kNumberStride, backend);
   said_ = Tensor(DType::f32, kSaid * world_, kNumberStride, backend);
   for (BackendMemory& staged : staged_) {
-    // The last row is for said_.
+    // The last row stages this process's row of said_.
     const auto bytes = static_cast<size_t>((numbers + 1) * kNumberStride) * sizeof(float);
     staged = backend.allocate_on_host(bytes, "a step's numbers");
     std::memset(staged.get(), 0, bytes);
@@ -178,7 +179,7 @@ struct DeviceUpdate::Prepared {
   DimValues sizes;
   Views* views;
   Launch* launch;
-  bool has_copies = false;  // tensors that are not among the views are the session's
+  bool has_copies = false;  // whether tensors that are not among the views belong to the session
 };
 
 void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCopy>& copies) {
@@ -364,7 +365,7 @@ std::function<StepReport()> DeviceUpdate::start_step(double rate, int64_t step, 
   return start_report(rate);
 }
 
-// What all processes said, and the norm.
+// Copies the numbers that all processes reported, and the norm, to the host.
 std::function<StepReport()> DeviceUpdate::start_report(double rate) {
   const auto said = static_cast<size_t>(said_.size());
   const BackendMemory memory =

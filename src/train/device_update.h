@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step's update where a backend has memory of its own, or several processes share it: weights,
-// moments and gradients stay in the backend's memory, and nothing waits for the host, nor the host
-// for it. The global norm and the optimizer's update are programs (see coda/program.h), so whatever
-// backend runs the model runs them too.
+// The update of a training step for a backend with its own memory, or for several processes.
+// Weights, optimizer states and gradients stay in the backend's memory. The host does not wait for
+// the backend, and the backend does not wait for the host. The global norm and the optimizer's
+// update are programs (coda/program.h), so the backend that runs the model runs them too.
 //
-// An optimizer's formulas are elementwise, so all parameters are one matrix of rows (UpdateRows),
-// each parameter from the start of a row; weights, states, gradients and the 16-bit copies are such
-// matrices, so that the update of all parameters is one launch. What lies between two parameters is
-// 0 and stays 0. A pass keeps other tensors where gradients will be until it makes them, so these
-// hold until the next pass.
+// An optimizer's formulas are elementwise, so all parameters are stored in one matrix (UpdateRows),
+// and each parameter begins at the start of a row. Weights, states, gradients and the 16-bit copies
+// are such matrices, so one launch updates all parameters. The elements between two parameters are
+// 0 and stay 0. Gradients share memory with other tensors of a microbatch: gradients are valid
+// until the next microbatch starts.
 //
 // A weight that products read in 8 bits is updated by a launch of its own, over its own rows and
 // columns, which leaves its copies too (Compiled::parameter_copies). Where a program of copies does
 // not fit in there, it runs behind the update, and of several processes behind the gathering.
 //
-// Of several processes each keeps states, and master weights that have a 16-bit copy, of its own
-// share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
-// the next forward reads is gathered. There are several matrices then, the shards of an
-// ExchangePlan: what is complete is exchanged beside the backward that computes the rest, and
-// gathered beside the update of the shards behind it or under the next forward. Parameters that are
-// read as they are and those that are read as copies are in different shards, as only the former
-// are gathered in fp32.
+// With several processes, each process stores the states, and the fp32 master weights that have a
+// 16-bit copy, only for its own share of the rows (ZeRO-1). Gradients are reduce-scattered, the
+// process updates its share, and the values that the next forward reads are gathered. There is then
+// one matrix for each shard of the ExchangePlan. A complete shard is exchanged while the backward
+// computes the rest. An updated shard is gathered while later shards are updated, or during the
+// next forward. A shard holds either parameters that the plan reads directly or parameters that the
+// plan reads as copies, because only the former are gathered in fp32.
 #pragma once
 
 #include <deque>
@@ -46,9 +46,9 @@ namespace coda {
 
 class DeviceUpdate : public StepUpdate {
  public:
-  // `exchange`: of these weights. `squared`: names of weights whose gradients' squares the plan
-  // leaves, of one process only. `copies`: of weights, made whenever these have changed. The
-  // backend and the options' communicator must outlive it.
+  // `exchange`: the exchange plan of these weights. `squared`: names of weights whose squared
+  // gradients the plan stores (single process only). `copies`: copies of weights, remade whenever
+  // the weights change. The backend and the communicator of the options must outlive this object.
   DeviceUpdate(Backend& backend, const Weights& weights, const TrainOptions& options,
                const ExchangePlan& exchange, const std::set<std::string>& squared,
                const std::vector<ParameterCopy>& copies);
@@ -59,16 +59,17 @@ class DeviceUpdate : public StepUpdate {
   GradientMemory gradients() const override { return gradients_; }
   void bind(GradientSession& session) override;
   void start_microbatches() override;
-  // Of several processes, in a step's first microbatch weights that start_step() has not gathered
-  // are gathered, each shard before a step of the plan reads it; in the last one gradients are
-  // exchanged beside the backward.
+  // With several processes: in the first microbatch of a training step, gathers the weights that
+  // start_step() has not gathered, each shard before the first plan step that reads it. In the last
+  // microbatch, exchanges gradients while the backward runs.
   GradientSession::Beside beside(bool is_first, bool is_last) override;
-  // Nothing waits for it. Gradients are summed over the processes.
+  // Does not wait for the update. Gradients are summed over the processes.
   std::function<StepReport()> start_step(double rate, int64_t step, bool asks_to_stop) override;
   void restore_soundness() override { is_sound_.fill(1); }
 
-  // Of several processes all call both; each has what it uploads. Each process copies its own share
-  // to the host, and the others send theirs to rank 0 from there.
+  // With several processes, all processes call both functions, and each process has the state that
+  // it uploads. In a download each process copies its own share to the host; the other processes
+  // then send their shares to rank 0.
   void upload(Weights& weights, std::vector<ParameterState>& states) override;
   std::function<void()> start_download(Weights& weights,
                                        std::vector<ParameterState>& states) override;
@@ -77,18 +78,19 @@ class DeviceUpdate : public StepUpdate {
   void gather_weights() override;
 
  private:
-  // What each process says of a step, in a row of its own each: the sum of its microbatches'
-  // losses, and whether it asks to stop.
+  // What each process reports about a training step, in a row of its own: the sum of the losses of
+  // its microbatches, and whether it asks to stop.
   enum Said : uint8_t { loss_sum, stop_request, kSaid };
   static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
-  // Matrices of a bucket; the optimizer's states follow.
+  // The matrices of a bucket; the matrices of the optimizer's states follow.
   enum : size_t { master, copy, gradient, first_state };
   using Views = std::map<std::string, TensorView, std::less<>>;
   struct Launch {
     std::string name;
     std::unique_ptr<Kernel> kernel;
     std::vector<TensorView> tensors;
-    std::vector<std::string> missing = {};  // the session has them: names, or empty
+    // Names of the tensors that the session supplies; "": not missing.
+    std::vector<std::string> missing = {};
   };
   // Rows that are exchanged, and whose state is stored, alike: a shard of the ExchangePlan.
   struct Bucket {
@@ -101,14 +103,15 @@ class DeviceUpdate : public StepUpdate {
     int64_t own_rows = 0;
     int64_t first_own = 0;
     int64_t squared_rows = 0;    // from the first, whose squares are left in of_spans
-    int64_t first_together = 0;  // of own rows: those that `update` updates
+    int64_t first_together = 0;  // the first of the own rows that `update` updates
     int64_t together = 0;
     Tensor of_spans;            // squares of own rows, as row partials
     std::vector<float> decays;  // 1 where a row decays
     std::vector<Tensor> matrices;
     std::vector<Launch> squares;
     Launch update;
-    std::deque<Launch> with_copies;  // of a weight: update and copies, or copies of the new weight
+    // For one weight: an update with its copies, or copies made after the update.
+    std::deque<Launch> with_copies;
   };
   // Of a parameter in its bucket.
   struct Part {
@@ -124,7 +127,7 @@ class DeviceUpdate : public StepUpdate {
   void prepare(const Weights& weights, const std::vector<ParameterCopy>& copies);
   DType type_of(size_t matrix) const;
   std::string name_of_matrix(size_t matrix) const;
-  // The weights and states; `with_copy`: and the 16-bit copies.
+  // The matrices of the weights and states and, if `with_copy`, of the 16-bit copies.
   std::vector<size_t> state_matrices(bool with_copy) const;
   void check_loss();
   std::function<StepReport()> start_report(double rate);
@@ -153,7 +156,7 @@ class DeviceUpdate : public StepUpdate {
     TensorView place;
   };
   std::vector<Share> shares() const;
-  // Where the host has a parameter's values, by matrix.
+  // The host memory for one parameter's values, by matrix.
   using Fields = std::map<size_t, float*>;
   void receive_shares(std::span<const Fields> fields) const;
   std::function<void()> start_sending();
@@ -191,12 +194,12 @@ class DeviceUpdate : public StepUpdate {
   std::vector<Part> parts_;                    // as the weights
   std::vector<Tensor> kept_;                   // what the programs hand on
   Tensor of_groups_;                           // sums of squares [world, groups of a process]
-  Tensor numbers_;                             // of this step: the decay, the optimizer's scalars
+  Tensor numbers_;           // this step's scalars: the decay, then the optimizer's scalars
   BackendMemory staged_[2];  // numbers_ of this step and the one before, on the host
   int64_t steps_ = 0;
   Tensor norm_;
   Tensor scale_;     // of the gradients, for their largest norm
-  Tensor is_sound_;  // 1, or 0 since something was not finite; fp32 [1, 1], as norm_ and scale_
+  Tensor is_sound_;  // 1, or 0 after a value was not finite; fp32 [1, 1], like norm_ and scale_
   Tensor said_;      // fp32 [kSaid * world, kNumberStride]
   TensorMap parameters_;
   GradientMemory gradients_;

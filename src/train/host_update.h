@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update of one process on the host: weights and states are the trainer's fields, gradients are
-// the session's, and nothing is copied. Each parameter is updated by itself.
+// The update of a single process on the host. Weights and states are the trainer's fields,
+// gradients belong to the session, and nothing is copied. Each parameter is updated separately.
 #pragma once
 
 #include "train/step_update.h"
@@ -29,11 +29,11 @@ class HostUpdate : public StepUpdate {
   int64_t microbatches_;
   TensorUpdate update_;
   GradientSession* session_ = nullptr;
-  std::vector<UpdatedTensor> tensors_;  // as the weights
+  std::vector<UpdatedTensor> tensors_;  // one for each weight, in their order
   TensorMap parameters_;
   double losses_ = 0;
   bool is_sound_ = true;
-  Tensor sound_;  // the same, for scales of 8-bit operands
+  Tensor sound_;  // is_sound_ as a tensor, for the scales of 8-bit operands
 };
 
 }  // namespace coda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers by their names, with their settings checked.
+// The list of optimizers by name, and the checks of their settings.
 #include "coda/optimizer.h"
 
 #include <algorithm>
@@ -15,10 +15,11 @@
 namespace coda {
 namespace {
 
-// A number of 8 bits that loses less than 1/256 of itself is rounded back to what it was.
+// The largest share for bf16 states. bf16 has 8 significant bits: if a step removes less than 1/256
+// of a state, rounding restores the old value.
 constexpr double kMostKept = 1 - 1.0 / 256;
 
-// Shortest text that reads back as the same number.
+// The shortest text that parses to the same number.
 std::string shortest_text(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW (Loshchilov and Hutter, arXiv 1711.05101) with PyTorch's semantics. Both moments start at 0
-// and are corrected for it: `root_scale` and `step_size` are the step's part of that.
+// AdamW (Loshchilov and Hutter, arXiv 1711.05101) with PyTorch's semantics. Both moments start at
+// 0. The scalars `root_scale` and `step_size` correct for this bias.
 #include <cmath>
 
 #include "train/optimizer_rows.h"

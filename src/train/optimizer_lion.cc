@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lion (Chen et al., arXiv 2302.06675): each weight moves by the rate, in the direction that the
-// sign of a mean of gradients says. One state, where AdamW has two.
+// Lion (Chen et al., arXiv 2302.06675): each weight moves by the learning rate, against the sign of
+// a moving average of the gradients. Lion has one state where AdamW has two.
 #include "train/optimizer_rows.h"
 
 namespace coda::optimizers {

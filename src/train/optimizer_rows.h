@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizers of the library: a row each in the table below, a file each (optimizer_NAME.cc).
+// The library's optimizers: the table below has one row for each, and each has its own file
+// (optimizer_NAME.cc).
 #pragma once
 
 #include <string>
 
 #include "coda/optimizer.h"
 
-// A row is the name of a function that says all of an optimizer. It is a macro because a row is
-// both a declaration and a call of it.
+// A row names the function that describes the optimizer. The table is a macro because each row
+// becomes both a declaration and a call of the function.
 #define CODA_OPTIMIZERS(ROW) \
   ROW(adamw)                 \
   ROW(sgd)                   \
@@ -21,7 +22,7 @@ CODA_OPTIMIZERS(CODA_DECLARE)
 #undef CODA_DECLARE
 }  // namespace optimizers
 
-// A number as formulas have it: rounded to fp32.
+// A number as the formulas contain it: rounded to fp32.
 std::string number_text(double value);
 
 }  // namespace coda

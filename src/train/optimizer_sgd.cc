@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stochastic gradient descent with momentum as torch.optim.SGD has it (no dampening), but that
-// decay is decoupled: it does not enter the momentum. Without momentum there is no state.
+// Stochastic gradient descent with momentum as in torch.optim.SGD (no dampening), except that the
+// weight decay is decoupled: it is not added to the momentum. Without momentum there is no state.
 #include "train/optimizer_rows.h"
 
 namespace coda::optimizers {

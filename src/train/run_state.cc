@@ -115,7 +115,7 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     if (!value.is_string()) fail(source, "'options' has a value that is no text");
     state.options[name] = value.get<std::string>();
   }
-  // Versions that had AdamW alone did not name it.
+  // Versions that had only AdamW did not store the optimizer's name.
   if (const auto optimizer = object.find("optimizer"); optimizer != object.end()) {
     if (!optimizer->is_string()) fail(source, "'optimizer' is no name");
     state.optimizer = optimizer->get<std::string>();

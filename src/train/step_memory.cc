@@ -114,7 +114,8 @@ int64_t limit_of(const ModelTrainSettings& settings, Backend& backend) {
 
 // A config.json may ask for any size: then nothing is planned.
 void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit) {
-  // A weight, its gradient and the states in fp32; of several processes what none shares.
+  // Bytes for a weight, its gradient and its states in fp32. With several processes, only the
+  // memory that the processes do not share is counted.
   const int world = settings.communicator == nullptr ? 1 : settings.communicator->world();
   const auto weights = static_cast<double>(parameter_count_of(settings.model));
   const double needed =
@@ -126,7 +127,7 @@ void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit
                     " are free: make the model smaller");
 }
 
-// A trainer keeps the weights on the host besides, and for a checkpoint the states.
+// The trainer also keeps the weights in host memory, and the states for a checkpoint.
 void require_host_memory(const ModelStep& step) {
   const Elements elements = elements_of(parameters_of(step.compiled.plan, step.options.sizes));
   const int64_t arrays = 1 + std::ssize(step.options.optimizer.states);

@@ -11,8 +11,8 @@
 
 namespace coda {
 
-// Of one process the plan's programs leave squares for the norm; gradients of several are added up
-// first.
+// In a single process, the plan's programs store the squares of gradients that the norm needs. With
+// several processes the gradients must be summed first, so the plan cannot store their squares.
 std::unique_ptr<StepUpdate> make_update(Compiled& compiled, const Weights& weights,
                                         Backend& backend, const TrainOptions& options) {
   Communicator* const all = options.communicator;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel for all tensors of a size, as most layers have the same. The formulas are elementwise,
-// so a tensor is run as rows of up to kMostColumns elements whatever its own shape.
+// Tensors of the same size share one kernel, because most layers have the same sizes. The formulas
+// are elementwise, so a tensor is processed as rows of at most kMostColumns elements, whatever its
+// own shape.
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -15,10 +16,11 @@
 namespace coda {
 namespace {
 
-// A CPU asks for the rows that come next while it works on one: of so many columns these stay in
-// its first-level cache.
+// A CPU prefetches the next rows while it processes a row. With this many columns the prefetched
+// rows stay in the first-level cache.
 constexpr int64_t kMostColumns = 256;
-constexpr int64_t kFewColumns = 64;  // where rows cost more than they hold
+// With fewer columns, the cost of a row exceeds the cost of its elements.
+constexpr int64_t kFewColumns = 64;
 
 int64_t columns_of(int64_t elements) {
   const int64_t columns = std::gcd(elements, kMostColumns);
@@ -42,7 +44,8 @@ struct TensorUpdate::Impl {
   };
   Optimizer optimizer;
   Backend& backend;
-  std::map<std::tuple<size_t, bool, bool>, Prepared> kernels;  // elements, has a copy, decays
+  // By element count, whether it has a copy, whether it decays.
+  std::map<std::tuple<size_t, bool, bool>, Prepared> kernels;
   std::map<std::string, Tensor> scalars;
 
   Impl(Optimizer its, Backend& backend) : optimizer(std::move(its)), backend(backend) {

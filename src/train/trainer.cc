@@ -64,7 +64,7 @@ struct Trainer::Impl {
   GradientSession session;
   struct Started {
     int64_t step = 0;
-    std::function<StepReport()> report;  // waits for it
+    std::function<StepReport()> report;  // waits for the step
   };
   std::deque<Started> started;  // the oldest first
   Profiler* profiler = nullptr;
@@ -124,7 +124,7 @@ struct Trainer::Impl {
     run_profiled(profiler, ProfileTrack::host, what, work);
   }
 
-  // Nothing here waits for a backend that has memory of its own.
+  // Never waits for a backend that has its own memory.
   std::function<StepReport()> start(const Batches& batch, double rate, int64_t step,
                                     bool asks_to_stop) {
     fetched = nullptr;

@@ -59,7 +59,7 @@ std::string update_text(const Optimizer& o, const Frame& f) {
 
 Program with_products_rounded(const Program& program) {
   Program result{program.name, program.tensors, {}};
-  std::vector<int> values;  // of the program's steps, in the result
+  std::vector<int> values;  // the values of the program's steps, in the result
   for (const Step& s : program.steps) {
     Step step = s;
     for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];

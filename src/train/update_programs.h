@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of a step's update: squares of gradients, their norm, and an optimizer's formulas
-// over the rows of all parameters, over one weight with its copies in 8 bits, and over a tensor of
-// the host.
+// The programs of an update: squares of gradients, their norm, and an optimizer's formulas. The
+// formulas are applied to the rows of all parameters, to one weight together with its 8-bit copies,
+// or to one tensor in host memory.
 #pragma once
 
 #include <set>
@@ -43,28 +43,29 @@ program loss_check {
 // clip: the largest norm; 0: any.
 std::string norm_text(double clip);
 
-// What the frame of an update calls its tensors; a state has its own name.
+// The tensors' names in the programs of an update; each state has its own name.
 inline constexpr const char* kMaster = "master";
 inline constexpr const char* kCopy = "copy";
 inline constexpr const char* kGradient = "gradient";
 
-// Of all rows of a matrix [R, C]; of some the weights do not decay.
+// Updates all rows of a matrix [R, C]. Some rows have no weight decay.
 std::string update_of_rows(const Optimizer& optimizer, bool has_copy);
 
-// Of a tensor [R, C] in the host's memory, whose states are fp32 and rounded to their types. Each
-// product is rounded by itself (as_stored), so no backend contracts it into a sum. Nobody runs it
-// for gradients that are not finite.
+// Updates a tensor [R, C] in host memory. States are stored as fp32, rounded to their own types.
+// Each product is rounded (as_stored) before it is added, so no backend contracts it into an FMA.
+// The caller does not run the program if a gradient is not finite.
 Program update_on_host(const Optimizer& optimizer, bool has_copy, bool decays);
 
-// Whether the update of the weight can leave the copy too. Blocks of 64 rows whose largest
-// magnitude a tile finds before it stores their codes leave no registers for it, and a copy of some
-// columns of the weight has other tiles.
+// Whether one program can update the weight and make the copy. It cannot for a copy with scales of
+// blocks of 64 rows, because a tile finds the largest magnitude before it stores the codes and has
+// no registers left for that. It cannot for a copy of some columns of the weight, because such a
+// copy has other tiles.
 bool fits_update(const ParameterCopy& copy);
-// The parameters of those that do, of one process: of several each updates rows of its own, and a
-// copy wants all of them.
+// The parameters of the copies for which fits_update is true. Empty for several processes: each
+// process updates only its own rows, and a copy needs all rows.
 std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes);
 
-// The update of one weight, and its copies.
+// Updates one weight and makes its copies.
 Program update_with(const ParameterCopy& copy, const WeightTensor& weight,
                     const Optimizer& optimizer);
 
