@@ -18,7 +18,7 @@ JOBS ?= $(shell nproc)
 CMAKE ?= $(shell ls .venv/bin/cmake 2>/dev/null || echo cmake)
 CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null || \
 	! command -v g++-12 >/dev/null || echo -DCMAKE_C_COMPILER=gcc-12 -DCMAKE_CXX_COMPILER=g++-12)
-# What `make test` configures besides: .ci/run leaves out what it has tested before.
+# More CMake arguments for `make test`. .ci/run uses them to leave out tests that have run before.
 TEST_ARGS ?=
 
 .PHONY: run test test-pytorch test-loops zoo wheel test-gpu random-modules clean-kernels \
@@ -94,14 +94,16 @@ random-modules:
 	OMP_NUM_THREADS=1 PYTHONPATH=python .venv/bin/python tests/python/random_modules.py \
 		--count $(MODULES) --seed $(SEED)
 
-# Other people's models, compiled and compared with eager, into docs/results/models.md: half an
-# hour. PYTHON may be one with timm and diffusers. `make zoo MODELS="llama bert"`: only those.
+# Compiles other people's models, compares them with eager mode, and writes docs/results/models.md,
+# in half an hour. `make zoo MODELS="llama bert"` runs only models with these names. PYTHON may name
+# a Python that has timm and diffusers, whose models then run too.
 MODELS ?=
 PYTHON ?= .venv/bin/python
 zoo:
 	OMP_NUM_THREADS=1 PYTHONPATH=python $(PYTHON) bench/zoo.py $(MODELS)
 
-# Training loops of TRL, PEFT and Lightning, which are installed into build/loops beside .venv's.
+# Tests training loops of TRL, PEFT, Lightning and accelerate. Installs these packages into
+# build/loops, an environment that also sees the packages of .venv.
 test-loops:
 	$(CURDIR)/.venv/bin/python -m venv build/loops
 	echo $(CURDIR)/.venv/lib/python3.*/site-packages > \
@@ -124,9 +126,8 @@ sanitize: setup
 	$(CMAKE) --build $(BUILD_SANITIZE) -j $(JOBS) --target all_tests
 	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS)
 
-# Made-up inputs for all that reads a file or a stranger's words, an hour of each target, guided by
-# the code that they reach: `make fuzz SECONDS_OF_EACH=60 FUZZ="config npz"`. The input of a finding
-# is kept in build-fuzz.
+# Coverage-guided fuzzing of everything that reads a file or a network message, an hour for each
+# target: `make fuzz SECONDS_OF_EACH=60 FUZZ="config npz"`. An input that fails stays in build-fuzz.
 SECONDS_OF_EACH ?= 3600
 FUZZ ?= config tokenizer safetensors npz program graph formula hello
 FIRST ?= 0

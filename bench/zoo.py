@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.compile(model, backend="coda") makes of other people's models, as their default
-configurations have them but for their sizes: linear layers that are fused, what is left and why,
-and loss and gradients beside eager's own error in float64. It runs on a CPU.
+"""Runs other people's models with torch.compile(model, backend="coda") on a CPU. The models have
+their default configurations, but small sizes. For each model and type a row of the table gives the
+fused linear layers, the reasons for the others, and the errors of loss and gradients against
+float64, with the backend and in eager mode.
 
-    python bench/zoo.py                  # all
-    python bench/zoo.py llama bert       # those with one of these in the name
+    python bench/zoo.py                  # all models
+    python bench/zoo.py llama bert       # models with "llama" or "bert" in the name
 
-Each model is a process, so that one that crashes or hangs is a line of the table. Lines are kept in
---rows, and docs/results/models.md is written anew from all that are there.
+Each model runs in its own process, so a model that crashes or hangs gives a row too. The rows are
+appended to the file of --rows, and docs/results/models.md is rewritten from all rows in this file.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from pathlib import Path
 from zoo_modules import MODULES, inputs
 
 _TYPES = ("float32", "bfloat16")
-_SECONDS = 300  # for a model of a type
+_SECONDS = 300  # the most for one model in one type
 _PAGE = Path(__file__).parents[1] / "docs" / "results" / "models.md"
-# Sizes, by the names that configurations have for them. What a configuration lacks is not given.
+# Small sizes, by the names of settings. A setting that a configuration does not have is skipped.
 _SIZES = {
     "vocab_size": 128, "hidden_size": 64, "d_model": 64, "n_embd": 64, "dim": 64,
     "intermediate_size": 96, "ffn_dim": 96, "d_ff": 96, "n_inner": 96, "hidden_dim": 96,
@@ -48,11 +49,11 @@ _SIZES = {
     "max_target_positions": 32, "num_mel_bins": 16, "max_length": 32, "window_size": 4,
     "num_conv_pos_embeddings": 16}
 _DROPOUT = ("dropout", "drop_prob", "pdrop", "layerdrop", "drop_path", "drop_rate",
-            "mask_time_prob")  # in a setting's name
+            "mask_time_prob")  # a float setting with one of these in its name is set to 0
 _WAVES = {"conv_dim": (32, 32, 32), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3),
           "mask_time_length": 2, "num_conv_pos_embedding_groups": 4, "apply_spec_augment": False}
 _STAGES = {"depths": (1, 1), "num_heads": (2, 4), "embed_dim": 32, "patch_size": 4}
-# What else a model needs to be small.
+# Other settings that make a model small.
 _OTHERS: dict[str, dict] = {
     "GPTJForCausalLM": {"rotary_dim": 8}, "CodeGenForCausalLM": {"rotary_dim": 8},
     "DeepseekV3ForCausalLM": {
@@ -145,7 +146,8 @@ _KINDS = {
 
 
 def models() -> dict[str, str]:
-    """Name -> what it is given. Those of timm and diffusers only where these are installed."""
+    """Name of a model -> kind of its inputs. Includes the models of timm and of diffusers if the
+    package is installed."""
     found = {name: kind for kind, names in _KINDS.items() for name in names}
     for package, names in (("timm", _TIMM), ("diffusers", _DIFFUSERS)):
         if importlib.util.find_spec(package):
@@ -217,7 +219,7 @@ def _diffusers(name: str):
 
 
 def _configured(name: str, config_class):
-    """The default configuration in small."""
+    """The default configuration with small sizes and without dropout."""
     default = config_class()
     known = {*vars(default), *config_class.attribute_map}
     changed = {key: size for key, size in _SIZES.items()
@@ -229,7 +231,7 @@ def _configured(name: str, config_class):
 
 
 def _made(name: str, kind: str):
-    """The model, its arguments, and what its loss is of its result."""
+    """The model, its arguments, and the function that computes the loss from its result."""
     import torch
 
     torch.manual_seed(0)
@@ -260,7 +262,8 @@ def _made(name: str, kind: str):
 
 
 def one(name: str, dtype_name: str) -> dict:
-    """A model of a type: its linear layers and those fused, and errors against float64."""
+    """The row of one model in one type: its linear layers, how many of them are fused, and the
+    errors against float64."""
     import copy
 
     import torch
@@ -288,10 +291,10 @@ def one(name: str, dtype_name: str) -> dict:
     eager, ours = copy.deepcopy(model), copy.deepcopy(model)
 
     def truth():
-        """In float64, or in fp32 where the model's own constants take no more."""
+        """Loss and gradients in float64, or in fp32 if the model cannot run in float64."""
         for to in (torch.float64, torch.float32):
             exact = copy.deepcopy(model).to(to)
-            if hasattr(exact, "set_experts_implementation"):  # grouped products take no float64
+            if hasattr(exact, "set_experts_implementation"):  # grouped GEMMs lack float64
                 exact.set_experts_implementation("eager")
             try:
                 return outcome(exact, exact, to)
@@ -324,13 +327,13 @@ def one(name: str, dtype_name: str) -> dict:
 def _in_child(send, name: str, dtype: str) -> None:
     try:
         send.send(one(name, dtype))
-    except Exception as why:  # noqa: BLE001 (it is a line of the table)
+    except Exception as why:  # noqa: BLE001 (a failure is a row of the table)
         lines = str(why).strip().splitlines() or ["it said nothing"]
         send.send({"failed": f"{type(why).__name__}: {lines[0]}"})
 
 
 def _run(name: str, dtype: str) -> dict:
-    """In a process of its own, which has what this one imported."""
+    """Runs one() in a forked process, which inherits the imported modules."""
     receive, send = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
         target=_in_child, args=(send, name, dtype))
@@ -347,7 +350,8 @@ def _run(name: str, dtype: str) -> dict:
 
 
 def is_wrong(row: dict) -> bool:
-    """Whether loss and gradients are less exact than eager's."""
+    """Whether the error of loss and gradients is more than 1.5 times the error in eager mode (and
+    above a floor for each type)."""
     return row["ours"] > max(1.5 * row["eager"], 1e-5 if row["dtype"] == "float32" else 1e-3)
 
 
@@ -389,7 +393,7 @@ def main() -> int:
     parser.add_argument("--types", default=",".join(_TYPES))
     parser.add_argument("--rows", type=Path, default=Path("build/zoo.jsonl"))
     given = parser.parse_args()
-    import coda_cpp.torch_backend  # noqa: F401 (for all processes, which are forks)
+    import coda_cpp.torch_backend  # noqa: F401 (once, before the fork of each process)
 
     known = models()
     names = [name for name in known

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoders in the styles of code that people train with and that is in no package: small scripts
-for GPT-2, a LLaMA with complex rotations, a LLaMA of one configuration for many. Written here, of
-the operations that those are known for, so that bench/zoo.py can tell what is fused of them.
+"""Models in the style of well-known training code that no package contains: small GPT-2 scripts, a
+LLaMA with complex rotations, a LLaMA with one configuration for many models. The models are written
+for bench/zoo.py, with the operations that are typical for such code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SIZE = WIDTH // HEADS
 
 
 class _Decoder(nn.Module):
-    """Embedding, blocks, a last norm, the head and the loss of targets given beside the inputs."""
+    """Embedding, blocks, a final norm, the head and the loss; the targets are an argument."""
 
     def __init__(self, blocks: list[nn.Module], norm: nn.Module, is_tied: bool) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Decoder(nn.Module):
 
 
 class _LayerNorm(nn.Module):
-    """Whose bias is optional."""
+    """LayerNorm with an optional bias."""
 
     def __init__(self, has_bias: bool) -> None:
         super().__init__()
@@ -53,7 +53,8 @@ class _LayerNorm(nn.Module):
 
 
 class _ScriptBlock(nn.Module):
-    """One product for queries, keys and values, split; with the scores written out or not."""
+    """One linear layer for queries, keys and values, whose result is split. The attention scores
+    are written out, or computed by scaled_dot_product_attention."""
 
     def __init__(self, has_bias: bool, is_fast: bool) -> None:
         super().__init__()
@@ -83,7 +84,7 @@ class _ScriptBlock(nn.Module):
 
 
 class _Script(_Decoder):
-    """Learned positions."""
+    """A decoder with learned positions."""
 
     def __init__(self, *block: bool) -> None:
         super().__init__([_ScriptBlock(*block) for _ in range(LAYERS)], _LayerNorm(block[0]), True)
@@ -105,7 +106,7 @@ class _Gated(nn.Module):
 
 
 class _ComplexBlock(nn.Module):
-    """Rotations as products of complex numbers in fp32; keys and values repeated for each group."""
+    """RoPE as a complex multiplication in fp32; keys and values are repeated for each group."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,8 +137,8 @@ def _turned(x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
 
 
 class _Complex(_Decoder):
-    """Its table of complex numbers is made for each call: a copy of the model in another type would
-    lose a buffer's imaginary part."""
+    """Computes the table of complex numbers in each call: a conversion of the model to another type
+    would drop the imaginary part of a buffer."""
 
     def __init__(self) -> None:
         super().__init__([_ComplexBlock() for _ in range(LAYERS)], nn.RMSNorm(WIDTH, 1e-5), False)
@@ -152,7 +153,7 @@ class _Complex(_Decoder):
 
 
 class _UnitNorm(nn.Module):
-    """In fp32, with a weight that is stored less one."""
+    """RMSNorm in fp32; the stored weight is the actual weight minus 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,8 +166,8 @@ class _UnitNorm(nn.Module):
 
 
 class _ConfiguredBlock(nn.Module):
-    """One product for all heads, grouped by keys; rotations by halves with tables that are buffers;
-    attention and feed-forward one behind the other, or beside each other."""
+    """One linear layer for queries, keys and values, grouped by key head. RoPE rotates halves of a
+    head, with tables in buffers. Attention and feed-forward are sequential or parallel."""
 
     def __init__(self, is_parallel: bool) -> None:
         super().__init__()
@@ -214,7 +215,8 @@ class _Configured(_Decoder):
 
 
 class _Attended(nn.Module):
-    """PyTorch's own layers for encoders and decoders, whose attention has one weight for all."""
+    """PyTorch's own encoder and decoder layers, whose attention has one weight for queries, keys
+    and values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -233,7 +235,7 @@ class _Attended(nn.Module):
 
 
 class _Modulated(nn.Module):
-    """A transformer of diffusion: each block's norms are scaled and shifted by the condition."""
+    """A diffusion transformer: the condition scales and shifts the norms of each block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -285,7 +287,7 @@ MODULES = {
 
 
 def inputs(name: str) -> tuple[torch.Tensor, ...]:
-    """Of the module with this name: its loss is what it returns."""
+    """The inputs of the module with this name. The module returns its loss."""
     if name == "DiT":
         return torch.randn(2, 16, 16), torch.randn(2, 16, 16), torch.randn(2, WIDTH)
     return torch.randint(0, VOCABULARY, (2, 24)), torch.randint(0, VOCABULARY, (2, 24))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # -DCODA_SANITIZE=ON: everything with AddressSanitizer and UndefinedBehaviorSanitizer, any finding
-# ending the program. -DCODA_FUZZ=ON: so too, and the code says where it goes (tests/fuzz/fuzz.cc).
+# ending the program. -DCODA_FUZZ=ON: with the sanitizers, and with coverage of the code for
+# tests/fuzz/fuzz.cc.
 option(CODA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(CODA_FUZZ "Build for make fuzz" OFF)
 if(CODA_FUZZ)

@@ -29,11 +29,11 @@ if(CODA_CCACHE)
   set(unity OFF)
 endif()
 option(CODA_UNITY "Compile the sources of a folder together" ${unity})
-# The folders whose tests run under the sanitizers: the compiler, what runs its plans in one arena
-# of memory, and what parses files. CI runs these tests only there. Tests that take too long there
-# run without sanitizers: of tests over all kinds of models the sanitizers have two kinds, because
-# they look at paths, and shorter tests take the same paths as those that search all choices or
-# compute whole plans.
+# The folders whose tests run under the sanitizers: the compiler, the runtime, which places tensors
+# in one arena of memory, and the parsers of files. CI runs these tests only under the sanitizers,
+# except CODA_LONG_TESTS, which are too slow there and run without. The sanitizers need only the
+# paths of these: of a test over all kinds of models they run two kinds, and shorter tests take the
+# paths of the tests that search all choices or compute whole plans.
 set(CODA_SANITIZED_FOLDERS base ir grad rewrite program plan runtime io tokenizer)
 set(CODA_LONG_FOLDERS plan)
 string(JOIN ":" CODA_LONG_TESTS Models/*.*/sandwich* Models/*.*/gpt2* Models/*.*/post_norm*

@@ -20,8 +20,8 @@ package's extension module built in this tree (README.md), and nothing is compil
 
 The sources are copied to FOLDER/source, where bugs are planted, and built in its folder build, each
 time only what depends on the change. Tests must pass there before anything is planted. A mutant is
-noticed if a test fails, crashes or takes five times as long as all of its program's do; one that
-does not compile is an error of the list.
+noticed if a test fails, crashes, or takes more than five times as long as all tests of its program
+(at least a minute); a mutant that does not compile is an error of the list.
 Exits with 1 if one survives.
 """
 
@@ -121,7 +121,7 @@ class Scratch:
         self.source = folder / "source"
         self.build = self.source / "build"
         self.jobs = jobs
-        self.limits: dict[str, float] = {}  # seconds of a program's tests, once they have run
+        self.limits: dict[str, float] = {}  # time limit of each test program, once it has run
 
     def refresh(self) -> None:
         """Brings the copy to the sources' state; what has not changed keeps its time."""

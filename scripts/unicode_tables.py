@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/tokenizer/unicode_tables.cc: what the package `tokenizers` knows of every code point.
+"""Writes src/tokenizer/unicode_tables.cc, the properties of every code point in the Python package
+`tokenizers`.
 
 Usage: unicode_tables.py [--check]
 
-Everything is asked of the package itself, because its parts follow three versions of Unicode: its
-regular expressions (Oniguruma), its normal forms and its pre-tokenizer Digits. --check compares the
-file with the installed package instead, and says in which rows they differ.
+The script obtains all properties by calling the package, because the parts of the package follow
+different versions of Unicode: the regular expressions (Oniguruma), the normal forms and the
+pre-tokenizer Digits. --check compares the file with the installed package instead, and prints the
+numbers of the lines that differ.
 """
 
 import json
@@ -51,14 +53,14 @@ def matched(expression: str) -> set[int]:
 
 
 def numeric() -> set[int]:
-    """What Digits cuts out."""
+    """The code points that the pre-tokenizer Digits splits off."""
     digits = pre_tokenizers.Digits(individual_digits=True)
     cut = {piece for piece, _ in digits.pre_tokenize_str("aa".join(["", *EVERYTHING, ""]))}
     return {ord(piece) for piece in cut if len(piece) == 1}
 
 
 def starts(value_of: dict[int, int], default: int) -> list[tuple[int, int]]:
-    """Where runs of equal values start. Surrogates belong to the run in front of them."""
+    """The start and the value of each run of equal values. Surrogates belong to the run before."""
     runs, last = [], None
     for point in POINTS:
         value = value_of.get(point, default)
@@ -79,7 +81,7 @@ def partition(names: list[str]) -> list[tuple[int, int]]:
 
 
 def property_starts(points: set[int]) -> list[tuple[int, int]]:
-    return starts(dict.fromkeys(points, 1), 0)[1:]  # outside at first
+    return starts(dict.fromkeys(points, 1), 0)[1:]  # the first run is outside
 
 
 class NormalForms:
@@ -100,9 +102,9 @@ class NormalForms:
             pair = [chr(int(part, 16)) for part in pair]
             if len(pair) == 2 and nfc("".join(pair)) == letter:
                 self.compositions.append((*map(ord, pair), point))
-            # A mark's class is known to the package if it is ordered by it.
+            # The package knows the class of a mark if it reorders the mark by this class.
             order = unicodedata.combining(letter)
-            last, first = "\u0345", "\u0334"  # of the highest class and of the lowest
+            last, first = "\u0345", "\u0334"  # marks of the highest and of the lowest class
             if order and (nfd("a" + last + letter) != "a" + last + letter or
                           nfd("a" + letter + first) != "a" + letter + first or order == 240):
                 marks[point] = order

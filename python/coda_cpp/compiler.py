@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend as a function, for whoever hands torch.compile a function of their own:
+"""The backend as a function, to call it from your own backend function for torch.compile:
 
     report = compiler.Report()
     torch.compile(model, backend=lambda graph, inputs: compiler.coda(graph, inputs, report=report))

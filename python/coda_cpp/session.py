@@ -20,7 +20,7 @@ RUNNERS = 64  # sessions that a plan keeps: launches and their arguments, no mem
 def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
     """The backend of that name: "cpu", "gpu" (an H100 or H200 GPU) or "reference" (float64).
 
-    There is one for each GPU. Raises Error where the machine lacks what is asked for.
+    Each GPU has one backend object. Raises Error if the machine lacks the GPU or its libraries.
     """
     with _lock:
         key = (name, device)
@@ -147,7 +147,7 @@ class Session:
     def __init__(self, plan: _core.Plan, sizes: Mapping[str, int], on: str = "cpu") -> None:
         self.plan = plan
         self.sizes = dict(sizes)
-        self.on = "gpu" if on == "hopper" else on  # its name in version 0.2
+        self.on = "gpu" if on == "hopper" else on  # "hopper" is the former name of "gpu"
         self.tensors = plan.tensors
         order = [tensor.name for tensor in self.tensors]
         self._runner = _core.PlanRunner(plan, backend(on), self.sizes, order)

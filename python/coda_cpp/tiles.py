@@ -242,7 +242,7 @@ def column_index(columns: str | int = "") -> Tile:
 
 
 def size(of: str | int) -> Tile:
-    """A size of the run as a number: "N", "2*I + 4"."""
+    """The value of a size of the run, for arithmetic: size("N"), size("2*I + 4")."""
     return _current("size").value(f"size({of})")
 
 

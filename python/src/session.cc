@@ -91,8 +91,8 @@ class PlanRunner {
   std::unique_ptr<Session> session_;
 };
 
-// Addresses of fp32 arrays on the host: weights, the optimizer's states, gradients; their size, and
-// whether the weights decay.
+// Addresses of fp32 arrays on the host (weights, each state of the optimizer, gradients), the
+// number of elements of each array, and whether weight decay applies.
 using UpdatedArrays = std::tuple<uintptr_t, std::vector<uintptr_t>, uintptr_t, size_t, bool>;
 
 template <typename T>

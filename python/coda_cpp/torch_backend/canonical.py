@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of PyTorch's that are others under another name, written as those others, so that one
-rule covers all spellings: x @ w, w @ x and einsum as linear layers, select and split as slices,
-dropout as a product with a mask.
+"""Rewrites PyTorch operations to one canonical form, so that one rule covers all spellings: x @ w,
+w @ x and einsum become linear layers, select and split become slices, dropout becomes a
+multiplication with a mask.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def _without_expand(node: fx.Node) -> None:
 
 
 def _without_empty_parts(node: fx.Node) -> None:
-    """A cache's first use puts what is new behind nothing."""
+    """Turns a concatenation with empty tensors into a copy: the first use of a key-value cache
+    concatenates an empty cache and the new keys."""
     parts = [part for part in node.args[0] if _is_trained(part) or not any(
         layouts.same(size, 0) for size in value_of(part).shape)]
     if len(parts) == 1 < len(node.args[0]) and value_of(parts[0]).dtype == value_of(node).dtype:
@@ -149,7 +150,7 @@ def _is_weight(node: Any) -> bool:
 
 
 def _is_trained(node: fx.Node) -> bool:
-    """Whether it is a weight that gets a gradient, be it one of no elements."""
+    """Whether the node is a weight that needs a gradient, also if the weight has no elements."""
     return _is_weight(node) and bool(node.meta.get(layouts.NEEDS))
 
 
@@ -193,7 +194,7 @@ def _rewrite_product(node: fx.Node) -> None:
         made = _linear(node, node.args[0], _turned(node, node.args[1]))
     elif target is _MATMUL and value_of(node.args[0]).dim() == 2 < value_of(
             node.args[1]).dim() and _is_weight(node.args[0]):
-        weight, x = node.args  # of columns
+        weight, x = node.args  # w @ x: the columns of x are the rows of a linear layer
         made = _add(node, _aten.transpose.int,
                     _linear(node, _columns_last(node, x), weight), -2, -1)
     elif target is LINEAR:
@@ -203,7 +204,7 @@ def _rewrite_product(node: fx.Node) -> None:
 
 
 def _columns_last(node: fx.Node, x: fx.Node) -> fx.Node:
-    """The transpose of x; what x is the transpose of, if it is one."""
+    """The transpose of x. If x is itself a transpose, its operand."""
     last = [*range(value_of(x).dim() - 2), value_of(x).dim() - 1, value_of(x).dim() - 2]
     if x.target in layouts.TURNS and layouts.order_of(x) == last:
         return x.args[0]
@@ -267,8 +268,9 @@ def where_known(node: fx.Node) -> list[fx.Node]:
 
 
 def _read_rows(node: fx.Node) -> None:
-    """Reads an operand whose rows are others' columns as what PyTorch made: of a product, each head
-    or what a convolution has; of a sum, what is transposed so that its rows are last."""
+    """Wraps an operand in an expand, so that the region reads it as a result of PyTorch, if a
+    dimension before the last one has columns. Such an operand of a linear layer has heads or the
+    channels of a convolution there; such an operand of a sum is transposed, with its rows last."""
     operands = [arg for arg in node.all_input_nodes if layouts.known(arg)]
     if node.target is LINEAR:
         apart = [arg for arg in operands[:1] if "c" in layouts.known(arg)[:-1]]

@@ -25,9 +25,10 @@ _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 def _is_setting(number: torch.SymFloat) -> bool:
-    """Whether the graph may be fixed to the float's value, as float() does. With dynamic=True
-    Dynamo makes a symbol of every float, so a module's attribute, such as a norm's epsilon, may be
-    fixed. Without dynamic=True a float is a symbol only after it has changed, so it may not."""
+    """Whether the graph may be specialised to the value of the float, as float() does. With
+    dynamic=True Dynamo makes a symbol of every float, also of attributes of modules, such as the
+    epsilon of a norm: the graph may be specialised to these. Without dynamic=True a float becomes a
+    symbol only after its value has changed: the graph must not be specialised to such a float."""
     if number.node.expr.is_number:  # it is fixed already
         return True
     if torch._dynamo.config.assume_static_by_default:

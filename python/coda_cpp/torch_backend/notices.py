@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user is told, and how: warnings once, errors of "strict" without PyTorch's words around
-them. Also why nothing can be done: a GPU that there are no kernels for, products in 8 bits that are
-asked for and do nothing."""
+"""Messages to the user: warnings, each given once, and the errors of "strict", to which PyTorch
+adds no text. Also the reasons why the backend does nothing: the GPU has no kernels, or 8-bit GEMMs
+were requested and no GEMM can use them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def warn_once(text: str) -> None:
     logging.getLogger("coda_cpp").warning("coda: %s", text)
 
 
-# The calls of torch.compile whose models were warned about, by identity.
+# The calls of torch.compile that have had a warning, by id().
 _warned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def _call_of_compile() -> Any:
-    """What stands for the call of torch.compile by which the backend runs now; none: it was given
-    as a function of the user's own."""
+    """The object that torch.compile made for the call that runs the backend now. None if the user
+    passed a function as the backend."""
     frame = sys._getframe(1)
     while frame is not None:
         found = frame.f_locals.get("self")
@@ -47,8 +47,8 @@ def _call_of_compile() -> Any:
 
 
 def warn_of_layers(text: str) -> None:
-    """Warns of linear layers that are left, once for a model: of its other graphs, into which
-    Dynamo may cut it, the log tells at level INFO."""
+    """Warns of linear layers that are not fused, once for each model. Dynamo may split a model into
+    several graphs; the other graphs appear only in the log, at level INFO."""
     call = _call_of_compile()
     if call is None:
         warn_once(text)
@@ -58,7 +58,7 @@ def warn_of_layers(text: str) -> None:
 
 
 class StrictError(Error, ShortenTraceback):
-    """What "strict" ends with. PyTorch passes it on as it is, and adds nothing to its text."""
+    """The error of "strict". PyTorch raises a ShortenTraceback unchanged, without adding text."""
 
     def __init__(self, text: str) -> None:
         Exception.__init__(self, text)

@@ -70,7 +70,7 @@ class _Groups:
         return True
 
     def is_alone(self, group: _Group) -> bool:
-        """Whether the group has no more than one operation."""
+        """Whether the group has only one operation besides views."""
         return sum(self._nodes[place].target not in FREE for place in group.places) == 1
 
 
@@ -105,8 +105,9 @@ def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]],
 
 
 def _join_siblings(groups: _Groups, known: Iterable[fx.Node]) -> None:
-    """Products that follow each other and read the same, one of which would be alone: queries, keys
-    and values of what no norm precedes."""
+    """Joins the groups of two successive GEMMs with the same input, if one of these groups has no
+    other operation: for example the GEMMs of queries, keys and values without a norm before them.
+    """
     before: fx.Node | None = None
     for node in sorted((n for n in known if n.target in PRODUCTS)):
         group = groups.of[node]
@@ -158,8 +159,9 @@ def _rounded(group: Sequence[fx.Node]) -> dict[fx.Node, torch.dtype]:
 
 
 def of_one_type(group: list[fx.Node]) -> list[list[fx.Node]]:
-    """The group in parts whose results are of the type that its products have: what is computed in
-    fp32 and leaves products of 16 bits is not of one. What comes in fp32 is read as it is."""
+    """Splits the group into parts whose results have the type of the group's GEMMs. An operation
+    with an fp32 result that leaves a group with 16-bit GEMMs belongs to no part. Inputs in fp32 are
+    read as they are."""
     storage = next((value_of(node.args[PRODUCTS[node.target]]).dtype for node in group
                     if node.target in PRODUCTS), None)
     if storage is None:

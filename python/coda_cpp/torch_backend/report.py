@@ -150,7 +150,7 @@ class Report:
 
     @property
     def refused(self) -> list[str]:
-        """Why they are left, with module, file and line."""
+        """The reasons why linear layers are not fused, with module, file and line."""
         return [text for _, text in grouped(self.not_fused)]
 
     def total(self) -> str:
@@ -163,7 +163,7 @@ class Report:
         return text + (f"; the cost model left {by_cost_model}" if by_cost_model else "")
 
     def why_not(self) -> str:
-        """The linear layers that are left, in a line; empty if there are none."""
+        """The linear layers that are not fused, in one line; empty if there are none."""
         return "; ".join(self.refused)
 
     def text(self, with_plans: bool = False) -> str:

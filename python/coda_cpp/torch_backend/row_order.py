@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transposes of rows among themselves, moved past linear layers, which compute each row by itself.
+"""Moves transposes that permute only rows past linear layers. The result is the same, because a
+linear layer computes each row separately.
 
-nn.MultiheadAttention takes [tokens, batch, width]: with batch_first it transposes what its products
-read, and transposes what the last product makes back. A region has its rows in one order, so such a
-transpose ends it. Moved to the attention's side of the product, it is one of the views there.
+nn.MultiheadAttention works on [tokens, batch, width]: with batch_first it transposes the input of
+its first linear layer, and transposes the result of its last linear layer back. All operations in a
+region have their rows in the same order, so such a transpose would end the region. After the move
+the transpose stands between the linear layer and the attention, with the other views of heads.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _aten = torch.ops.aten
 
 
 def rewrite(graph: fx.Graph) -> None:
-    # What others write to is read where it was read: nothing is moved behind a write.
+    # Nodes that an in-place operation writes to: a read of such a node is not moved past the write.
     written = mask_proof.written(graph)
     for node in list(graph.nodes):
         if _is_of_rows(node) and any(map(_is_understood, _readers(node))):
@@ -32,7 +34,7 @@ def rewrite(graph: fx.Graph) -> None:
 
 
 def _is_of_rows(node: fx.Node) -> bool:
-    """Whether it is a transpose that leaves the last dimension where it is."""
+    """Whether the node is a transpose that keeps the last dimension in its place."""
     return node.target in TURNS and value_of(node).dim() > 2 and (
         layouts.order_of(node)[-1] == value_of(node).dim() - 1)
 
@@ -42,7 +44,7 @@ def _is_understood(node: fx.Node) -> bool:
 
 
 def _readers(node: fx.Node) -> Iterator[fx.Node]:
-    """Behind views."""
+    """The operations that read the node, directly or through views."""
     for user in node.users:
         if user.target in FREE:
             yield from _readers(user)
@@ -51,7 +53,8 @@ def _readers(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def _views_of(node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
-    """Reshapes of the rows that end in the node, the last first, and what they are of."""
+    """The chain of row reshapes that ends in `node`, last reshape first, and the node that the
+    first reshape reads. A row reshape keeps the size of the last dimension."""
     views = []
     while node.target is _aten.reshape.default and layouts.same(
             value_of(node).shape[-1], value_of(node.args[0]).shape[-1]):
@@ -61,7 +64,7 @@ def _views_of(node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
 
 
 def _add(before: fx.Node, like: fx.Node, *arguments: object) -> fx.Node:
-    """The operation of `like`, with other arguments, before `before`."""
+    """Inserts the operation of `like`, with these arguments, in front of `before`."""
     with before.graph.inserting_before(before):
         made = before.graph.call_function(like.target, arguments)
     made.meta = {**like.meta, "val": like.target(
@@ -70,7 +73,7 @@ def _add(before: fx.Node, like: fx.Node, *arguments: object) -> fx.Node:
 
 
 def _reshaped(before: fx.Node, views: list[fx.Node], x: fx.Node) -> fx.Node:
-    """x, whose last dimension may be of another size, in the rows of the views' result."""
+    """Reshapes the rows of x as `views` do. The last dimension of x may have another size."""
     return _add(before, views[0], x, [*views[0].args[1][:-1], -1]) if views else x
 
 
@@ -80,7 +83,8 @@ def _replace(node: fx.Node, made: fx.Node) -> None:
 
 
 def _before_product(turn: fx.Node, written: set[fx.Node]) -> None:
-    """turn(view(linear(x)))  is  linear(turn(view(x))), if nobody else reads what is between."""
+    """Replaces turn(view(linear(x))) by linear(turn(view(x))), if the linear layer and the views
+    have no other reader."""
     views, product = _views_of(turn.args[0])
     if product.target is not LINEAR or not written.isdisjoint(
             [turn, *views, product, *product.all_input_nodes]) or any(
@@ -94,7 +98,8 @@ def _before_product(turn: fx.Node, written: set[fx.Node]) -> None:
 
 
 def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
-    """linear(view(turn(x)))  is  view(turn(linear(x))), where x is made by what is understood."""
+    """Replaces linear(view(turn(x))) by view(turn(linear(x))), if a supported operation computes
+    x."""
     x, *others = product.args
     views, turn = _views_of(x)
     if not _is_of_rows(turn) or _has_free_size(views) or not written.isdisjoint(
@@ -104,7 +109,7 @@ def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
     while source.target in FREE and source.all_input_nodes:
         source = source.all_input_nodes[0]
     if not _is_understood(source) or not layouts.same(
-            value_of(source).shape[-1], value_of(turn).shape[-1]):  # else it is of heads
+            value_of(source).shape[-1], value_of(turn).shape[-1]):  # else the columns are of a head
         return
     made = _add(product, turn, _add(product, product, turn.args[0], *others), *turn.args[1:])
     _replace(product, _reshaped(product, views, made))
@@ -114,5 +119,5 @@ def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
 
 
 def _has_free_size(views: list[fx.Node]) -> bool:
-    """Whether -1 stands for a size of the rows, so that it cannot stand for that of the columns."""
+    """Whether the reshape infers a size of the rows (-1), so it cannot infer the columns too."""
     return bool(views) and -1 in views[0].args[1][:-1]
