@@ -18,8 +18,8 @@ constexpr u32 round_up(u32 a, u32 multiple) { return ceil_div(a, multiple) * mul
 constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 
-// How an element lies in memory. Tensor cores multiply some of these (is_operand,
-// device/config.cuh); the host's names of them are the same (src/gpu/target/element.h).
+// The type of an element in memory. Tensor cores multiply only some of these types (is_operand,
+// device/config.cuh). The host uses the same names (src/gpu/target/element.h).
 enum class Element { f32, bf16, f16, f64, i32, e4m3, e5m2, u8 };
 
 constexpr u32 bytes_of(Element element) {

@@ -17,9 +17,10 @@ __device__ __forceinline__ Elements<2> pair_of(const float (&fragment)[kFragment
   return {{fragment[2 * pair], fragment[2 * pair + 1]}};
 }
 
-// How a pair is made to wait for others: its bits, or its place, depend on bits of theirs, `turn`,
-// of which none is added (the assembler does not know that there are fewer than 2^31 rows).
-// src/gpu/codegen/pair_turns.h says where pairs take turns.
+// Makes a pair wait for other pairs: its bits, or its position, depend on the bits of the other
+// pairs, `turn`. The result does not change, because `turn` is masked with the highest bit of the
+// number of rows. That bit is zero, as there are fewer than 2^31 rows, but the assembler does not
+// know this. src/gpu/codegen/pair_turns.h decides where pairs wait.
 __device__ __forceinline__ u32 bits_of(u32 bits) { return bits; }
 __device__ __forceinline__ u32 bits_of(float x) { return __float_as_uint(x); }
 __device__ __forceinline__ u32 bits_of(const Elements<2>& x) {

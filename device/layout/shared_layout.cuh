@@ -13,8 +13,8 @@ inline constexpr u32 kSharedMemoryPerBlock = 232448;  // sm_90, opted in
 inline constexpr u32 kSharedAlignment = 1024;
 inline constexpr u32 kBarrierBytes = 8;
 
-// Numbers of tiles on their way to a CTA's roles (device/sm90/tile_scheduler.cuh): as many as
-// roles may be apart, and one more.
+// Slots for the tile numbers that the scheduler passes to a CTA's roles
+// (device/sm90/tile_scheduler.cuh): the largest distance in tiles between two roles, plus one.
 inline constexpr u32 kTileSlots = 4;
 inline constexpr u32 kSchedulerBytes = kTileSlots * (2 * kBarrierBytes + 4);
 

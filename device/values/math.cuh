@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise functions of one float: a few instructions each, on the special-function units where
 // those are accurate to fp32's last bits, so that what is rounded to 16 bits afterwards is right.
-// The names are those of src/gpu/expressions.cc.
+// The names are those of src/gpu/codegen/expressions.cc.
 // Invariant: NaN in gives NaN out (maximum and minimum too), and sigmoid and silu never overflow.
 #pragma once
 

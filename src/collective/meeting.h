@@ -37,7 +37,8 @@ Socket listen_for_others(const ProcessPlace& place);
 std::string name_of(const Peer& peer, int world);
 
 // Rank 0's part of the meeting. Throws Error if a rank does not arrive before the deadline (the
-// message names it), or has another version or kind of device. Ranks that have arrived are told.
+// message names the rank), or has another version or kind of device. Before the throw, rank 0 sends
+// the error to the ranks that have arrived.
 Met gather_others(const ProcessPlace& place, const Socket& listening, const std::string& kind,
                   const std::string& token);
 // The others'. Throws Error where rank 0 is not reached, turns this process away, or does not know

@@ -105,7 +105,7 @@ class Fusion {
       const Term& rest = terms[1 - k];
       if (!is_elementwise(product.step, Elementwise::mul) || uses_[product.step] != 1) continue;
       if (forms_[product.step].kind != StepForm::Kind::as_written) continue;
-      if (is_rounded_[product.step]) continue;  // before it is added
+      if (is_rounded_[product.step]) continue;  // the program rounds it before adding it
       form.arithmetic = product.is_negative ? Arithmetic::subtract_product
                         : rest.is_negative  ? Arithmetic::multiply_subtract
                                             : Arithmetic::multiply_add;
@@ -126,7 +126,8 @@ class Fusion {
   std::vector<StepForm> forms_;
   std::vector<int> uses_;
   std::vector<char> is_stored_only_;  // every reader is a store of the type it is rounded to
-  std::vector<char> is_rounded_;      // to the type that it is computed in, as the program says
+  // Whether the program rounds it to the type in which it is computed.
+  std::vector<char> is_rounded_;
 };
 
 }  // namespace

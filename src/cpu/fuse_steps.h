@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps of a tile space are computed together, decided by the program alone: a product that
-// only a sum reads is added as it is multiplied, a negated term is subtracted, and a value that is
+// Decides from the program alone which steps of a tile space are computed together: a product that
+// only a sum reads becomes a multiply-add, a negated term is subtracted, and a value that is
 // rounded only to be stored is rounded by the store. A product that the program rounds to fp32 is
-// rounded, and then added.
+// rounded before it is added.
 #pragma once
 
 #include <vector>

@@ -47,14 +47,14 @@ std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep
   return tensors;
 }
 
-// A program's kernels, for tensors whose rows lie so; empty: dense ones.
+// A program's kernels for tensors with these row strides; empty: dense tensors.
 struct Lowered {
   Program program;
   DimValues sizes;
   std::vector<int64_t> row_strides;
   bool owns_padding = false;
   KernelPlan plan;
-  std::vector<KernelLaunch> launches;  // of the plan, compiled
+  std::vector<KernelLaunch> launches;  // the launches of `plan`, compiled
 };
 
 LowerOptions with_strides(const LowerOptions& options, std::span<const int64_t> row_strides,

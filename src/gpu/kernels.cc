@@ -70,7 +70,7 @@ std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& size
 
 namespace {
 
-// What a plan launches, by the names of its programs and operations.
+// The kernels that a plan launches, with the name of their program or operation.
 using NamedPlans = std::vector<std::pair<std::string, gpu::KernelPlan>>;
 
 void add_plans(const Plan& plan, const DimValues& sizes, const gpu::LowerOptions& lowering,
@@ -88,7 +88,7 @@ void add_plans(const Plan& plan, const DimValues& sizes, const gpu::LowerOptions
   }
 }
 
-// Their kernels, each text once.
+// The kernels of the plans, each source once.
 std::vector<KernelText> texts_of(const NamedPlans& plans, const gpu::SpilledBytes& spilled) {
   std::vector<KernelText> kernels;
   std::set<std::string> seen;
@@ -123,7 +123,8 @@ Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions&
       "NVRTC " + builder.compiler().version().text() + " at " + builder.compiler().location();
   NamedPlans planned;
   for (const SizedPlan& one : plans) add_plans(one.plan, one.sizes, lowering_of(options), planned);
-  // All kernels of a round are compiled at once; where one spills, the next round has its next way.
+  // Each round compiles all kernels in parallel. If a kernel spills, the next round tries its next
+  // way.
   const auto spilled = [&](const std::string& source) { return builder.spilled_bytes(source); };
   std::map<std::string, std::string> defects;  // of each text that was built
   std::vector<KernelText> kernels;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program as launches: as it is if it can be, else split into parts that can.
+// Lowers a program to launches: as a whole if possible, else split into parts.
 #include "gpu/lower.h"
 
 #include <utility>
@@ -30,7 +30,7 @@ void require_types(const Program& program, const DimValues& sizes, const LowerOp
   }
 }
 
-// Each launch of `part`, which knows its own tensors only, as one of the whole program.
+// Translates each launch of a part, which numbers only the part's tensors, to the whole program.
 PlannedKernel of_whole(PlannedKernel kernel, std::vector<int> tensors,
                        std::vector<ScratchTensor> scratch, std::string note) {
   kernel.emit = [emit = std::move(kernel.emit), tensors = std::move(tensors),
@@ -46,7 +46,8 @@ PlannedKernel of_whole(PlannedKernel kernel, std::vector<int> tensors,
   return kernel;
 }
 
-// Throws what the whole program is refused with if no split helps, and why none does.
+// If no split helps, throws Error with the refusal of the whole program and the reason that a split
+// does not help.
 ProgramPlan plan_split(const Program& program, const DimValues& sizes, const LowerOptions& options,
                        const Refusal& whole) {
   const LoweredParts parts = split_to_fit(program, sizes, options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's way from its steps to kernels as text: the stages of the folders below, in order.
+// Lowers a program to kernel sources, by running the stages in the folders below in order.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace coda::gpu {
 
-// A part of a program that is made as it is; mostly the whole.
+// A part of a program that is lowered as a unit; usually the whole program.
 struct PlannedPart {
   Program program;
-  LowerOptions options;                         // of its tensors
-  std::shared_ptr<const GemmProgram> products;  // null: it has none
+  LowerOptions options;                         // for the part's tensors
+  std::shared_ptr<const GemmProgram> products;  // its GEMM kernels; null: none
 };
 
 struct ProgramPlan {
@@ -23,18 +23,18 @@ struct ProgramPlan {
   std::vector<PlannedPart> parts;
 };
 
-// A program analysed: its kernels in order, mostly one, each with the ways in which it can be made.
-// A program that no kernel holds is split. Throws Error, naming the program, what does not fit and
-// the remedy.
+// Analyses a program: its kernels in order (usually one), each with the ways to emit it. If a
+// program does not fit into kernels, it is split. Throws Error naming the program, what does not
+// fit and the remedy.
 ProgramPlan plan_program(const Program& program, const DimValues& sizes,
                          const LowerOptions& options);
 
-// The kernels of that plan, as make() has them.
+// The kernels of the plan, as make() chooses them.
 std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
                                 const LowerOptions& options, const SpilledBytes& spilled = {});
 
-// Of the program's first kernel that has products. A choice that another of its kernels cannot take
-// is replaced there by the model's.
+// The configurations that the program's first GEMM kernel can have. If another kernel of the
+// program cannot have the chosen configuration, that kernel gets the model's choice.
 std::vector<GemmConfig> legal_choices(const Program& program, const DimValues& sizes,
                                       const LowerOptions& options);
 

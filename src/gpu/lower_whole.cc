@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile spaces with a product share kernels where possible, spaces without one get kernels of their
-// own, what only plain kernels take gets these, and programs over vectors get finalizer kernels.
-// Spaces are independent, so their order is free.
+// Groups tile spaces into kernels: spaces with a product share kernels where possible, spaces
+// without a product get their own kernels, spaces that only plain kernels support get plain
+// kernels, and programs over vectors get finalizer kernels. Spaces are independent, so their order
+// is free.
 #include "gpu/lower_whole.h"
 
 #include <algorithm>

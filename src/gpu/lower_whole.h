@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program as it is, as kernels that share nothing: without splitting it.
+// Lowers a program without splitting it, to kernels that exchange no intermediate results.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace coda::gpu {
 
 struct WholeProgram {
   KernelPlan plan;
-  std::shared_ptr<const GemmProgram> products;  // null: it has none
+  std::shared_ptr<const GemmProgram> products;  // its GEMM kernels; null: none
 };
 
 // A refusal where a tile space fits into no kernel. A choice that a kernel cannot take is replaced
@@ -27,7 +27,7 @@ std::variant<WholeProgram, Refusal> plan_whole(const Program& program, const Dim
 std::optional<Refusal> why_not_whole(const Program& program, const DimValues& sizes,
                                      const LowerOptions& options);
 
-// Its words: its steps are of the program as plan_whole() has it.
+// Describe a refusal of plan_whole(). `program` is the program that was given to plan_whole().
 std::string why(const Refusal& refusal, const Program& program, const DimValues& sizes);
 std::string text(const Refusal& refusal, const Program& program, const DimValues& sizes);
 

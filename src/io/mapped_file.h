@@ -36,7 +36,7 @@ void require_whole(std::span<const std::byte> bytes);
 // The whole content of a (small) file; throws Error as MappedFile does.
 std::string read_file(const std::filesystem::path& path);
 
-// Throws Error for a file of no bytes, as a full disk or a copy that was stopped leaves it.
+// Throws Error for an empty file, which a full disk or an interrupted copy leaves.
 void require_not_empty(size_t bytes, const std::string& source);
 
 }  // namespace coda::io

@@ -19,7 +19,8 @@ namespace coda {
 struct JointGraph {
   std::unique_ptr<Graph> graph;  // with all results of its calls
   std::vector<int> outputs;      // forward roots, in the request's order
-  std::set<int> seeded;          // those whose gradient is given: the caller keeps them till then
+  // Outputs whose gradient is given; the caller stores them until the backward.
+  std::set<int> seeded;
   std::vector<int> gradients;  // in the request's order; -1: zero (the outputs do not depend on it)
   std::vector<bool> forward;   // by id: nodes that the forward reaches, and those that run early
   Candidates candidates;

@@ -9,14 +9,16 @@
 
 namespace coda {
 
-// A magnitude is forgotten slowly: a batch with small values does not make the next one saturate.
-// But 16 times what is seen is the most that is remembered: behind one outlier, as a first batch
-// whose loss is 2^24 times as large, gradients would have no bits left for hundreds of steps. A
-// scale is a power of two, so that a number has the same code times scale from step to step, up to
-// the smallest ones. With 224 / kept all weights were rounded anew each step, and small models
-// learned slower (lab/notebook/hopper.md). The power of two next to `kept` is its high bit, in
-// bf16, as Dekker splits a number: (x * 129) - (x * 129 - x). It becomes 128, so the largest has a
-// code of 95 to 192 of e4m3's 448, and may double from one step to the next.
+// The remembered magnitude decays slowly, so that a batch with small values does not make the next
+// batch saturate. The remembered magnitude is at most 16 times the seen one. Otherwise an outlier,
+// such as a first batch whose loss is 2^24 times as large, would leave gradients without
+// significant bits for hundreds of steps.
+// A scale is a power of two, so that a number keeps the same value (code times scale) from step to
+// step, except for the smallest numbers. With the scale 224 / kept, every step rounded all weights
+// anew, and small models learned more slowly (lab/notebook/hopper.md). The power of two nearest to
+// `kept` is its highest bit in bf16, found by Dekker's splitting: (x * 129) - (x * 129 - x). This
+// power of two gets the code 128, so the code of the largest value is between 95 and 192 of e4m3's
+// 448, and values may double from one step to the next.
 const char* next_scales_program() {
   return R"(
 program next_scales {

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-# OpenMP to encode several texts at once.
+# OpenMP encodes several texts in parallel.
 target_link_libraries(coda_tokenizer PRIVATE OpenMP::OpenMP_CXX)

@@ -10,8 +10,8 @@
 namespace coda::gpu {
 namespace {
 
-// Their highest bit is zero, which makes values wait for others
-// (device/epilogue/fragment_values.cuh).
+// The most rows that a kernel supports. The highest bit of a row count must be zero, because pairs
+// use that bit to wait for other pairs (device/epilogue/fragment_values.cuh).
 constexpr int64_t kMostRows = 0x7fffffff;
 
 }  // namespace

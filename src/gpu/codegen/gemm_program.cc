@@ -41,7 +41,7 @@ std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {
 
 namespace {
 
-// Of each configuration: with tables kept, and without.
+// For each configuration: with `keeps_tables` (gemm_emitter.h), then without.
 constexpr size_t kWays = 2;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's kernels with products, analysed: what a KernelPlan emits, `coda tune` measures and
-// `coda emit --choices` lists.
+// The analysed GEMM kernels of a program. A KernelPlan emits them, `coda tune` measures them, and
+// `coda emit --choices` lists their configurations.
 #pragma once
 
 #include "gpu/codegen/kernel_plan.h"
@@ -14,35 +14,36 @@ class GemmProgram {
   GemmProgram(const GemmProgram&) = delete;
   GemmProgram& operator=(const GemmProgram&) = delete;
 
-  // Why no kernel can be made of it; then it has none.
+  // The reason that the program cannot become kernels; kernels() is then 0.
   const std::optional<Refusal>& refusal() const { return refusal_; }
-  // Kernels with products; 0 for programs that have none.
+  // The number of GEMM kernels; 0 for a program without products.
   size_t kernels() const { return kernels_.size(); }
-  // The program as kernels have it: with_kernel_names and reassociate_fma of one whose
-  // products are separate.
+  // The program that the kernels are emitted from: after clone_shared_loads, with_kernel_names and
+  // reassociate_fma.
   const Program& program() const { return renamed_; }
 
-  // Whether the first is made as the options' choice says. Where a kernel cannot be, the choice is
-  // replaced there.
+  // Whether the first kernel can have the configuration of the options' choice. A kernel that
+  // cannot have it gets the model's choice instead.
   bool takes_choice() const;
 
   std::vector<RankedChoice> ranked(size_t kernel) const;
   KernelClass class_of(size_t kernel) const;
   std::vector<SpaceWork> work_of(size_t kernel) const;
 
-  // Its ways are those of config_order(), each with tables kept and without; or those of one
-  // choice, which is one of ranked(). Refers to this program, which outlives it.
+  // The ways are the configurations of config_order(), each with and without `keeps_tables`. The
+  // second overload has the ways of a single choice, which must be one of ranked(). The result
+  // refers to this object, which must outlive it.
   PlannedKernel planned(size_t kernel) const;
   PlannedKernel planned(size_t kernel, const GemmConfig& choice) const;
-  // The configuration that make(planned(kernel), spilled) has.
+  // The configuration of the way that make(planned(kernel), spilled) returns.
   ChosenConfig chosen(size_t kernel, const SpilledBytes& spilled = {}) const;
   KernelLaunch emit(size_t kernel, const GemmConfig& choice, bool keeps_tables = true) const;
 
  private:
   PlannedKernel planned(size_t kernel, std::vector<ChosenConfig> order) const;
 
-  // Configurations are chosen for what the caller wrote; text has names that layers share, and no
-  // more operations than it needs.
+  // Configurations are chosen for the program as the caller wrote it (program_). Kernels are
+  // emitted from renamed_, which has names that equal layers share, and no superfluous operations.
   Program program_;
   Program renamed_;
   DimValues values_;

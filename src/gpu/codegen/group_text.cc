@@ -75,7 +75,7 @@ int GroupText::step_with(const Dim& pairing) const {
   throw InternalError("groups of columns that no value of their tile space has");
 }
 
-// The thread's first of the eight columns that `eight` counts.
+// The thread's first column in the group of eight columns that the loop variable `eight` counts.
 std::string GroupText::eight_column() const { return sizes_.target().fragment.column("eight"); }
 
 // Which group a base column's belongs to.

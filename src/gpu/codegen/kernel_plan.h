@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a program before any of its kernels is compiled: its kernels in order, and for
-// each the ways in which it can be made, best first. Analysis is over when a plan is there; a way
-// is emitted when somebody asks for it. Where registers spill, whoever compiles takes the next way.
+// The result of analysing a program, before any of its kernels is compiled: the kernels in order
+// and, for each kernel, the alternative ways to emit it, best first. Source text is emitted only
+// when a caller asks for a way. If a way spills registers, the caller that compiles takes the next
+// one.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@ namespace coda::gpu {
 struct PlannedKernel {
   size_t ways = 1;
   std::function<KernelLaunch(size_t way)> emit;
-  // What a note says if every way spills, given the one that spills least.
+  // The text of the note if every way spills. `way`: the way that spills least.
   std::function<std::string(size_t way)> spills_note;
 };
 
@@ -23,25 +24,26 @@ struct KernelPlan {
   std::vector<PlannedKernel> kernels;
 
   KernelPlan() = default;
-  // Kernels that can be made in one way.
+  // For kernels that have only one way.
   KernelPlan(std::vector<KernelLaunch> launches);  // NOLINT(google-explicit-constructor)
 };
 
-// What the compiler says of a kernel's text: the bytes that its registers spill, 0 if none or if it
-// was not asked. Empty: nothing is known.
+// Reports the bytes of registers that the compiler spills for a kernel's source: 0 if it spills
+// none, or if the source was never compiled. Empty function: nothing is known.
 using SpilledBytes = std::function<int64_t(const std::string& source)>;
 
 struct MadeWay {
   size_t way = 0;
   KernelLaunch launch;
-  int64_t spilled_bytes = 0;    // of itself
-  std::vector<size_t> spilled;  // ways before it
+  int64_t spilled_bytes = 0;    // of this way
+  std::vector<size_t> spilled;  // the ways that were tried before this one
 };
 
-// The first way that does not spill; if all do, the one that spills least, which its note says.
+// Returns the first way that does not spill. If all ways spill, returns the way that spills least
+// and adds a note to its launch.
 MadeWay make(const PlannedKernel& kernel, const SpilledBytes& spilled);
 
-// Of each kernel.
+// Makes each kernel of a plan.
 std::vector<KernelLaunch> make(const KernelPlan& plan, const SpilledBytes& spilled = {});
 
 }  // namespace coda::gpu

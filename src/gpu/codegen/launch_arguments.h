@@ -61,9 +61,9 @@ class LaunchArguments {
     uint32_t value;
   };
 
-  // `words`: what an error calls it.
+  // `words`: what error messages call the number.
   std::string number(const std::string& name, const std::string& words, int64_t value);
-  // "stride_x" of tensor x: errors have the caller's name of it.
+  // A number named "stride_x" for a tensor x; error messages use the caller's name of the tensor.
   std::string number_of(const char* what, int tensor, int64_t value);
 
   const ProgramSizes& sizes_;

@@ -97,7 +97,7 @@ std::string RowValues::begin(int64_t rows) const {
                       arguments_.number(operands_.own("rows"), rows), row_lines_.text()});
 }
 
-// An element for each of a thread's rows, as an array's extents.
+// The array extents for one element per row of a thread.
 std::string RowValues::rows_of_thread() const {
   return "[" + std::string(sizes_.target().fragment.blocks) + "][2]";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's rates say what each part costs.
+// The target's rates (KernelRates) give the cost of each part.
 #include "gpu/configure/config_model.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ using device::Schedule;
 
 struct Epilogue {
   double sub_tiles;
-  double extra;       // planes but the first
-  double operations;  // but those that cost nothing
+  double extra;       // planes after the first
+  double operations;  // operations beyond those that cost nothing
 };
 
 double mainloop_cycles(const KernelRates& rates, const GemmConfig& c, const TileKind& kind,
@@ -31,7 +31,8 @@ double mainloop_cycles(const KernelRates& rates, const GemmConfig& c, const Tile
          std::max(tensor_cores * unshared, bytes / rates.operand_bytes);
 }
 
-// With an epilogue that another mainloop hides, if it is no longer than that.
+// Cycles of a tile whose epilogue runs during another tile's mainloop. If the epilogue takes longer
+// than the mainloop, the epilogue determines the time.
 double hidden_cycles(const KernelRates& rates, double mainloop, int64_t k_blocks,
                      const Epilogue& epilogue) {
   const double plane =
@@ -50,8 +51,8 @@ double tile_cycles(const Target& target, const GemmConfig& c, const TileKind& ki
                           .extra = std::max(0.0, space.planes - 1),
                           .operations = std::max(0.0, space.operations - rates.hidden_work)};
   const bool is_cooperative = c.schedule == Schedule::cooperative;
-  // A larger cooperative tile has few stages, which take long to fill: its usual time was nearer to
-  // what was measured of one wave.
+  // A large cooperative tile has few stages, which take long to fill. In a single wave, the formula
+  // for several waves was closer to the measured time of such a tile.
   const bool is_large = target.accumulators(c) > 64;
   if (is_cooperative && (is_large || !is_only_wave))
     return mainloop + rates.tile +
@@ -90,8 +91,9 @@ double model_cost(const Target& target, std::span<const SpaceWork> spaces, const
     cycles += static_cast<double>(cluster_tiles(space, config)) * one;
     longest = std::max(longest, one);
   }
-  // Of a tile that is no square the longer side's operand is better shared, a square one's A
-  // (measured, lab/notebook/hopper.md: joules).
+  // Two CTAs of a cluster share one operand. If the tile is not square, sharing the operand of the
+  // longer side is better. If the tile is square, sharing A is better (measured in joules,
+  // lab/notebook/hopper.md).
   const bool is_square = config.tile_m == config.tile_n;
   const bool shares_b = config.cluster_m == 2;
   const bool is_worse = is_square ? shares_b : shares_b != (config.tile_n > config.tile_m);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operation "attention" and its backward by cuDNN, as a kernel of the GPU backend.
+// The operation "attention" and its backward, implemented with cuDNN as a kernel of the GPU
+// backend.
 #pragma once
 
 #include <map>

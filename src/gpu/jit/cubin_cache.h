@@ -64,8 +64,8 @@ class CubinCache {
   int64_t bytes_ = -1;             // of all entries; -1: not yet counted
 };
 
-// The name of a kernel that a compiler of this version makes of `source` for the target with these
-// options (without: NvrtcCompiler's), with headers of this digest.
+// The name under which the cache stores the kernel that this compiler version makes from `source`
+// for the target, with these options (default: NvrtcCompiler's) and with headers of this digest.
 std::string cache_key(CompilerVersion version, const Target& target,
                       std::span<const std::string> options, const std::string& headers_digest,
                       const std::string& source);

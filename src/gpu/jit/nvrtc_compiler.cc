@@ -134,8 +134,8 @@ std::string NvrtcCompiler::file() const {
   return known && info.dli_fname != nullptr ? info.dli_fname : api().location;
 }
 
-// Which sums are fused is said by types (device/values/elements.cuh), never chosen: the same bits
-// for every tile.
+// --fmad=false: types decide which sums are fused (device/values/elements.cuh), not the compiler,
+// so that the result has the same bits for every tile configuration.
 std::vector<std::string> NvrtcCompiler::options(const Target& target) {
   return {"--gpu-architecture=" + std::string(target.architecture), "--std=c++20",
           "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v"};

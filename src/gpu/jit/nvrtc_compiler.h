@@ -27,7 +27,7 @@ struct CompilerVersion {
 inline constexpr CompilerVersion kOldestNvrtc{12, 4};
 
 struct CompiledKernel {
-  std::vector<char> cubin;  // or PTX, for a target that asks for that; empty: it does not compile
+  std::vector<char> cubin;  // PTX for a target that asks for PTX; empty: compilation failed
   std::string log;
   int registers = 0;   // a thread
   std::string defect;  // empty: none
@@ -42,7 +42,7 @@ class NvrtcCompiler {
   // What kernels may include: name -> text.
   using Headers = std::map<std::string, std::string>;
 
-  // With the embedded device code. Throws Error if there is no NVRTC, or too old a one.
+  // Uses the embedded device code. Throws Error if there is no NVRTC, or if it is too old.
   explicit NvrtcCompiler(const Target& target = chosen_target());
   explicit NvrtcCompiler(Headers headers, const Target& target = chosen_target());
 
@@ -69,8 +69,8 @@ class NvrtcCompiler {
   CompilerVersion version_;
 };
 
-// The device code that the library has in it. A file of device/<target>/ptx stands in for the file
-// of device/ptx that has its name.
+// The device code that is embedded in the library. A file in device/<target>/ptx replaces the file
+// of the same name in device/ptx.
 NvrtcCompiler::Headers embedded_headers(const Target& target = chosen_target());
 
 }  // namespace coda::gpu

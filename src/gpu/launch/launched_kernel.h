@@ -40,7 +40,7 @@ int64_t scratch_bytes_of(const std::vector<ScratchTensor>& tensors);
 
 class LaunchedKernel : public Kernel {
  public:
-  // For the strides of rows of each tensor; empty: dense.
+  // Lowers the program for the row strides of its tensors; empty: dense tensors.
   using Lowering = std::function<KernelPlan(std::span<const int64_t> row_strides)>;
 
   // Compiles and loads the launches for tensors whose rows are expected to lie so.

@@ -24,10 +24,11 @@ class LoadedKernels {
   LoadedKernels(const LoadedKernels&) = delete;
   LoadedKernels& operator=(const LoadedKernels&) = delete;
 
-  // Compiles what has not been. Returns the bytes that registers spill. May be called by several
-  // threads at once.
+  // Compiles `source` unless it is compiled already. Returns the bytes of registers that it spills.
+  // May be called by several threads at once.
   int64_t compile(const std::string& program, const std::string& source);
-  // Compiles the ways of each kernel in turn until one does not spill. Likewise.
+  // Compiles the ways of each kernel in order until one does not spill. May be called by several
+  // threads at once.
   std::vector<KernelLaunch> make(const std::string& program, const KernelPlan& plan);
   // The function to launch, ready for the launch's shared memory. Throws Error naming the program.
   DriverHandle load(const std::string& program, const KernelLaunch& launch);

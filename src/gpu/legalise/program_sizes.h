@@ -12,8 +12,8 @@ namespace coda::gpu {
 
 class ProgramSizes {
  public:
-  // Keeps references: what is given outlives it. `given`: the program with the caller's names, for
-  // messages, where `program` has others for the same tensors and steps.
+  // Keeps references to its arguments, which must outlive it. `given`: the same program with the
+  // caller's names, for messages, if `program` has other names for its tensors and steps.
   ProgramSizes(const Program& program, const DimValues& sizes, const LowerOptions& options)
       : ProgramSizes(program, sizes, options, program) {}
   ProgramSizes(const Program& program, const DimValues& sizes, const LowerOptions& options,

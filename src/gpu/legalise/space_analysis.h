@@ -126,7 +126,8 @@ struct SpaceAnalysis {
 };
 
 struct SpaceLimits {
-  int planes = 0;  // staged each way; what is beyond is moved directly
+  // The most planes staged in each direction; threads move further tensors directly.
+  int planes = 0;
 };
 
 std::variant<SpaceAnalysis, Refusal> analyse_space(const ProgramSizes& sizes,

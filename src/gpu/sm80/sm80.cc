@@ -11,7 +11,7 @@ namespace {
 using device::GemmConfig;
 using device::Schedule;
 
-// Two groups of warps share each tile.
+// In every configuration, two groups of warps share a tile.
 constexpr TileKind kTiles[] = {
     {128, 128, Schedule::cooperative, 4, 1.0}, {128, 256, Schedule::cooperative, 3, 1.0},
     {256, 128, Schedule::cooperative, 3, 1.0}, {128, 64, Schedule::cooperative, 4, 1.1},
@@ -20,7 +20,7 @@ constexpr TileKind kTiles[] = {
 
 constexpr ClusterShape kClusters[] = {{1, 1}};
 
-// The tensor cores' rate is an A100's; the others are those fitted to Hopper.
+// The rate of the tensor cores is an A100's. The other rates are the ones fitted to Hopper.
 constexpr KernelRates kRates{.multiplications = 1024,
                              .operand_bytes = 48,
                              .alone = 1,
@@ -37,7 +37,7 @@ constexpr KernelRates kRates{.multiplications = 1024,
                              .lone_plane = 183,
                              .lone_work = 31};
 
-// What a block may have on every GPU since Ampere, 99 KiB (an A100 has 163).
+// Shared memory that a block can use on every GPU since Ampere: 99 KiB. (An A100 allows 163 KiB.)
 constexpr uint32_t kSharedBytes = 99 << 10;
 
 device::sm80::Config config_of(const GemmConfig& c) {
@@ -59,7 +59,7 @@ SharedUse shared_use(const GemmConfig& c, const device::RingShape& ring) {
 }
 
 std::string operand(const OperandText& text) {
-  // One after another: each adds its name to the kernel's argument.
+  // Called one after another, because each call adds its name to the kernel's argument.
   const std::string address = text.address();
   const std::string stride = text.stride();
   const std::string rows = text.rows();

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs since Ampere, by what they all have: mma.sync, ldmatrix, cp.async. Its kernels also run on
-// newer GPUs, as PTX that the driver compiles. Their speed was not measured.
+// The target for GPUs since Ampere. Its kernels use only instructions that all these GPUs have:
+// mma.sync, ldmatrix, cp.async. On newer GPUs the kernels are PTX that the driver compiles. Their
+// speed has not been measured.
 #pragma once
 
 #include "gpu/target/target.h"
 
 namespace coda::gpu {
 
-// Compiled for GPUs of compute capability 8.
+// Compiles to cubins for GPUs of compute capability 8.
 const Target& sm80();
-// The same as PTX, for newer ones: what its registers spill is not known.
+// Compiles to PTX for newer GPUs. How many registers spill is then not known.
 const Target& sm80_ptx();
 
 }  // namespace coda::gpu

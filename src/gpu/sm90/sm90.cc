@@ -25,7 +25,7 @@ constexpr TileKind kTiles[] = {
 
 constexpr ClusterShape kClusters[] = {{2, 1}, {1, 2}, {1, 1}};
 
-// Fitted to lab/notebook/hopper.md.
+// Fitted to the measurements in lab/notebook/hopper.md.
 constexpr KernelRates kRates{.multiplications = 2048,
                              .operand_bytes = 48,
                              .alone = 1.03,

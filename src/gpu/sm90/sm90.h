@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper: wgmma from shared memory that TMA fills, warpgroups that specialise, clusters of CTAs.
+// The target for Hopper: wgmma reads shared memory that TMA fills, warpgroups are specialised, and
+// CTAs form clusters.
 #pragma once
 
 #include "gpu/target/target.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows and columns of a tile a thread holds, as text of emitted kernels. A thread's fragment
-// is four pairs of neighbouring columns: two rows ("sides") by two pairs of columns ("halves").
-// Rows of one tile that are a block apart belong to the same thread. `at` is the kernel's
+// The rows and columns of a tile that a thread holds, as expressions in emitted kernels. A thread's
+// fragment is four pairs of neighbouring columns: two rows ("sides") by two pairs of columns
+// ("halves"). A thread holds the same rows in every block of rows of a tile. `at` is the kernel's
 // FragmentPosition: the thread's first row and column of the fragment.
 #pragma once
 
@@ -12,12 +12,12 @@
 namespace coda::gpu {
 
 struct FragmentMap {
-  uint32_t rows_apart = 0;        // a thread's two rows of a fragment
-  uint32_t columns_apart = 0;     // the first columns of its two halves
-  std::string_view block_rows{};  // between a thread's rows of one block and of the next
-  std::string_view blocks{};      // how many blocks of rows a thread has
+  uint32_t rows_apart = 0;        // distance between the two rows of a fragment
+  uint32_t columns_apart = 0;     // distance between the first columns of the two halves
+  std::string_view block_rows{};  // distance between a thread's rows of two blocks
+  std::string_view blocks{};      // number of blocks of rows that a thread has
 
-  // Of the pair that the loop variable `pair` counts, 0 to 3.
+  // The side and the half of the pair that the loop variable `pair` (0 to 3) counts.
   static std::string side() { return "pair % 2"; }
   static std::string half() { return "pair / 2"; }
 
@@ -25,7 +25,7 @@ struct FragmentMap {
     return "at.row + " + std::to_string(rows_apart) + " * " + side;
   }
   std::string row_of_pair() const { return row("(" + side() + ")"); }
-  // `offset`: added to the fragment's first column, " + 16" or nothing.
+  // `offset`: an expression added to the first column, such as " + 16"; may be empty.
   std::string column(const std::string& half, const std::string& offset = "") const {
     return "at.column" + offset + " + " + std::to_string(columns_apart) + " * " + half;
   }

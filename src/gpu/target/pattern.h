@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of emitted text, which stand as they will be read.
+// Fills in patterns of emitted source. A pattern looks like the source that it produces.
 #pragma once
 
 #include <initializer_list>
@@ -8,9 +8,9 @@
 
 namespace coda::gpu {
 
-using Parts = std::initializer_list<std::string_view>;  // made from left to right
+using Parts = std::initializer_list<std::string_view>;  // evaluated from left to right
 
-// `pattern` with its "$"s replaced by `parts`, in order.
+// Returns `pattern` with each "$" replaced by the next of `parts`.
 inline std::string filled(std::string_view pattern, Parts parts) {
   std::string text;
   for (std::string_view part : parts) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The targets that there are, and which one this process makes kernels for.
+// The list of targets, and the target that this process makes kernels for.
 #pragma once
 
 #include "gpu/sm80/sm80.h"
@@ -7,12 +7,12 @@
 
 namespace coda::gpu {
 
-// By name, for GPUs of its own capability: "sm90", "sm80". Throws Error for another name.
+// "sm90" or "sm80"; the target for GPUs of exactly that capability. Throws Error for another name.
 const Target& target_named(std::string_view name);
 
-// The one that CODA_GPU_TARGET names, else sm90.
+// The target that CODA_GPU_TARGET names; sm90 if it is not set.
 const Target& chosen_target();
-// The same in the form that a GPU of this compute capability takes: newer ones take PTX.
+// The chosen target, in the form for a GPU of this compute capability: PTX if the GPU is newer.
 const Target& chosen_target(int major);
 
 }  // namespace coda::gpu

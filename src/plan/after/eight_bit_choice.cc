@@ -237,8 +237,8 @@ class Chooser {
     return operand;
   }
 
-  // Values are e4m3. Gradients are e5m2, as TransformerEngine has them: they differ by more from
-  // one another, and from one step to the next.
+  // Values are e4m3. Gradients are e5m2, as in TransformerEngine, because their magnitudes vary
+  // more, within a tensor and from one step to the next.
   void number_scales() {
     const std::set<Operand> written = find_gradients(operands_, plan_, logits_);
     std::set<Operand> gradients;  // roots

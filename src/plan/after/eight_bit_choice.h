@@ -26,8 +26,8 @@ struct EightBitCopies {
       last = step;
     }
   };
-  Order rows;     // as the tensor is stored
-  Order columns;  // transposed
+  Order rows;     // reads of the copy in the order in which the tensor is stored
+  Order columns;  // reads of the transposed copy
   int scale = -1;
   DType type = DType::e4m3;
   // The step whose program leaves the copies beside what it does: it wrote the operand, or loads it
@@ -40,7 +40,7 @@ struct EightBitCopies {
 struct EightBitChoice {
   std::set<int> products;  // steps of the plan, all of whose products are in 8 bits
   std::map<Operand, EightBitCopies> copies;
-  std::set<Operand> kept;  // whose tiles the backward loads from the copy along rows
+  std::set<Operand> kept;  // operands whose tiles the backward loads from the copy along rows
   std::vector<float> first_scales;
   std::string note;  // how many products, and which steps' are not, and why
 };

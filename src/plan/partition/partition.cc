@@ -146,7 +146,8 @@ class Partitioner {
       if (storable) {
         double cost = parameter_free_bytes(id);
         if (request_.also_saved.contains(id) || kept_.contains(id)) cost = 0;
-        if (joint_.seeded.contains(id)) cost *= 0.5;  // no memory of its own, but a read
+        // The caller stores it anyway: it costs only a read.
+        if (joint_.seeded.contains(id)) cost *= 0.5;
         double& capacity = problem.capacity[static_cast<size_t>(v)];
         capacity = std::min(capacity, cost);
       }
