@@ -10,8 +10,8 @@
 namespace coda::io {
 namespace {
 
-// The row of pad_token_id, with the meaning of PyTorch's padding_idx: a negative id counts from the
-// end. A default id beyond the vocabulary belongs to a larger vocabulary and is ignored.
+// The row of pad_token_id, as PyTorch's padding_idx: a negative id counts from the end. A default
+// id beyond the vocabulary is ignored, because it belongs to a larger vocabulary.
 std::optional<int64_t> padding_row_of(const Settings& settings, int64_t vocab,
                                       std::optional<int64_t> otherwise) {
   const char* name = "pad_token_id";

@@ -27,8 +27,8 @@ struct ChainTensors {
 };
 ChainTensors tensors_of(std::span<const Program> programs);
 
-// Random inputs of the chain (random_inputs.h), indices inside what they index; positive as far as
-// the results of others would not be finite.
+// Random inputs of the chain (random_inputs.h). Indices are in range. Inputs are made positive if
+// the results would not be finite otherwise.
 struct ChainInputs {
   TensorValues values{};
   std::map<std::string, TensorDecl> decls{};

@@ -88,7 +88,7 @@ class WrittenBackward {
   }
 
  private:
-  // The largest error of each gradient so far.
+  // Updates the largest error of each gradient with the errors at one scale.
   void compare(const measure::ScaledInputs& scale, BackwardReport& report) {
     inputs_ = &scale.values;
     program::TensorValues known = scale.values;
@@ -98,7 +98,7 @@ class WrittenBackward {
     const program::TensorValues results = measure::evaluate_chain(backward_, sizes_, all);
     const bool is_usual = scale.words.empty();
     for (const auto& [name, gradient] : measure::as_arrays(backward_, sizes_, results)) {
-      // What overflows at other scales has no differences.
+      // At other scales, skip a gradient that overflows.
       if (!is_usual && !measure::is_finite({{name, gradient.values}})) continue;
       auto of = differentiated(name, of_forward_.inputs);
       if (!of) of = differentiated(name, intermediates_);
@@ -125,8 +125,9 @@ class WrittenBackward {
     }
   }
 
-  // What the forward stores is moved as a value, wherever it is used: that a graph has. Not where
-  // no graph is, or an output is none of its values.
+  // Lifts the forward to a graph, in which a stored value can be perturbed wherever it is used.
+  // Values cannot be perturbed if the forward cannot be lifted, or if an output is not a value of
+  // the graph.
   void lift_forward() {
     try {
       for (const Program& program : forward_) lift(program, graph_, lifted_);
@@ -142,7 +143,7 @@ class WrittenBackward {
     }
   }
 
-  // The stored tensors where the value that is stored as `name` is moved.
+  // The stored tensors after the value stored as `name` is perturbed.
   Arrays stored_at(const std::string& name, const std::vector<double>& direction, double step) {
     const int moved = lifted_.values.at(name).id;
     std::vector<std::string> names;
@@ -168,7 +169,7 @@ class WrittenBackward {
     return arrays;
   }
 
-  // What the forward stores, each times its upstream gradient, where `name` is moved.
+  // Perturbs `name` and returns the sum of the stored tensors, each times its upstream gradient.
   double sum_at(const std::string& name, const std::vector<double>& direction, double step) {
     Arrays arrays;
     if (inputs_->contains(name)) {
@@ -197,13 +198,14 @@ class WrittenBackward {
   const DimValues& sizes_;
   std::mt19937_64 random_;
   measure::ChainTensors of_forward_;
-  Graph graph_;  // of the forward, where there is one
+  Graph graph_;  // the forward as a graph, if it can be lifted
   LiftedTensors lifted_;
-  std::map<std::string, TensorDecl> intermediates_;  // stored values that can be moved
+  std::map<std::string, TensorDecl> intermediates_;  // stored values that can be perturbed
   std::vector<measure::ScaledInputs> scales_;
-  const program::TensorValues* inputs_ = nullptr;  // of the scale at hand
+  const program::TensorValues* inputs_ = nullptr;  // of the current scale
   program::TensorValues given_;                    // upstream gradients, by their own names
-  program::TensorValues upstream_;                 // by the names of what they are the gradients of
+  // Upstream gradients, by the names of the tensors that they are gradients of.
+  program::TensorValues upstream_;
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string number_text(double x) {
   return buffer;
 }
 
-// Where a NaN meets a NaN both agree, which says nothing of what was meant.
+// Two NaNs agree, although nobody may have intended them; ComparedTensor::may_be_nan decides that.
 bool agree(double a, double b, double allowed) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return a == b || std::abs(a - b) <= allowed;
@@ -65,7 +65,7 @@ double constant_factor(const std::vector<double>& stored, const std::vector<doub
   return relative_error(stored, scaled) < 1e-9 ? factor : 0;
 }
 
-// `only_finite`: what is not finite in one of both is left out. `nan`: whether a NaN may be meant.
+// `only_finite`: skip elements that are not finite in either tensor. `may_be_nan`: NaN is intended.
 struct Terms {
   double bound = 0;
   bool only_finite = false;
@@ -219,7 +219,7 @@ bool same(const Arrays& a, const Arrays& b) {
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
                                  const Wanted& wanted, uint64_t seed, bool scaled) {
   measure::require_chain(programs);
-  constexpr double kEvaluations = 12;  // for inputs, and of all scales
+  constexpr double kEvaluations = 12;  // evaluations that draw the inputs and compare all scales
   measure::require_short(programs, sizes, scaled ? kEvaluations : 2);
   measure::ChainInputs inputs = measure::chain_inputs(programs, sizes, seed);
   const auto wanted_of = [&](const program::TensorValues& values) {
@@ -229,7 +229,8 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
     return wanted.of(known);
   };
   Comparison result;
-  // A count that the formula does not read is what the sizes say.
+  // If the formula does not read a count, the count gets the exact value that follows from the
+  // sizes.
   for (const auto& [name, use] : inputs.uses) {
     const bool is_count =
         use.use == measure::Use::count || use.use == measure::Use::reciprocal_count;

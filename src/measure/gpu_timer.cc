@@ -69,7 +69,7 @@ double seconds_since(Clock::time_point start) {
 struct Timer::Burst {
   Candidate* candidate;
   BurstShape shape;
-  double hold_ms = 0;                           // of the stream, before it
+  double hold_ms = 0;                           // how long the stream is held before the calls
   std::unique_ptr<gpu::CapturedGraph> graph{};  // if the shape has one
 };
 

@@ -26,7 +26,8 @@ struct IndexLimit {
 };
 std::map<std::string, IndexLimit> index_limits(const NamedGraph& named);
 
-// As of programs (random_inputs.h), weight matrices smaller, indices inside what they index.
+// Random inputs as for programs (random_inputs.h), but weight matrices have smaller values and
+// indices are in range.
 GraphValues random_graph_inputs(const NamedGraph& named, const DimValues& sizes, uint64_t seed);
 
 // Seconds of one evaluation in float64, about.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs and graphs become one list of terms, from inputs to results. What a term has to be (the
-// operand of a logarithm has to be positive) goes from results to inputs.
+// Translates programs and graphs to a list of terms, ordered from inputs to results. Then visits
+// the terms from results to inputs and passes requirements to the operands: for example, the
+// operand of a logarithm must be positive.
 #include "measure/input_uses.h"
 
 #include <algorithm>
@@ -13,22 +14,22 @@ namespace {
 
 struct Term {
   enum class Kind : uint8_t {
-    passes,  // operands are moved, chosen or rounded
+    passes,  // moves, selects or rounds its operands
     input,
     number,
     columns,  // 0, 1, ..., `dim` - 1
     elementwise,
-    product,    // of matrices
-    sum,        // of `dim` values
-    selection,  // operand 0 at the columns of operand 1, below `dim`
-    gather,     // operand 0 at the rows of operand 1, below `dim`
+    product,    // a matrix product
+    sum,        // a sum of `dim` values
+    selection,  // the element of operand 0 in the column that operand 1 gives, below `dim`
+    gather,     // the row of operand 0 that operand 1 gives, below `dim`
     unknown,
   } kind = Kind::unknown;
   std::vector<int> operands{};
   Elementwise fn = Elementwise::add;
-  double value = 0;  // of a number
+  double value = 0;  // for a number
   Dim dim = 1;
-  std::string name{};  // of an input
+  std::string name{};  // for an input
   bool is_scalar = false;
   bool is_magnitude = false;
 };
@@ -120,7 +121,7 @@ class ProgramTerms {
     return push({.kind = Kind::passes, .operands = operands});
   }
 
-  std::map<std::string, int> tensors_;  // the last value of each
+  std::map<std::string, int> tensors_;  // the latest value of each tensor
 };
 
 // ---- Terms of graphs ----
@@ -204,7 +205,7 @@ class UseFinder {
     for (const int o : t.operands) pass(o, use);
   }
 
-  // The columns whose numbers alone a term is made of.
+  // If a term is computed only from column indices and numbers: how many columns there are.
   std::optional<Dim> columns_of(const Term& t) const {
     if (t.kind == Kind::columns) return t.dim;
     if (t.kind != Kind::elementwise && t.kind != Kind::passes) return std::nullopt;
@@ -216,7 +217,7 @@ class UseFinder {
     }
     return found;
   }
-  // How many values are summed in a factor of a term.
+  // If a factor of a term is a sum: how many values the sum has.
   std::optional<Dim> summed_in(const Term& t) const {
     if (t.kind == Kind::sum) return t.dim;
     const bool has_factors =
@@ -228,7 +229,8 @@ class UseFinder {
     }
     return std::nullopt;
   }
-  // A scalar that is given beside a sum is how many values that has, or one over it.
+  // A scalar input that divides or multiplies a sum is taken as the number of summed values, or as
+  // its reciprocal.
   void find_count(int scalar, int beside, Use use) {
     const Term& t = term(scalar);
     if (t.kind == Kind::elementwise && t.fn == Elementwise::recip)
@@ -307,7 +309,7 @@ class UseFinder {
   }
 
   bool is_negative(int i) const { return is_number(i) && term(i).value < 0; }
-  // x * -1, as a graph has what is subtracted.
+  // x * -1, which is how a graph represents a subtracted value.
   bool is_negated(int i) const {
     if (!applies(i, Elementwise::mul)) return false;
     const std::vector<int>& o = term(i).operands;
@@ -326,7 +328,7 @@ class UseFinder {
     }
   }
 
-  // What `i` is, which is compared with `with`.
+  // Derives the use of term `i` from the term `with` that `i` is compared with.
   void compared(Elementwise fn, int i, int with) {
     if (columns_[static_cast<size_t>(i)]) return;
     if (const auto& columns = columns_[static_cast<size_t>(with)]) {

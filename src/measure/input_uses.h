@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What inputs are to the programs or the graph that read them: a count, a seed or an index has
-// other numbers than a weight, and is drawn so (random_inputs.h).
+// Finds how programs or a graph use their inputs. A count, a seed or an index needs other values
+// than a weight; random_inputs.h draws each input according to its use.
 #pragma once
 
 #include <map>
@@ -13,21 +13,21 @@
 
 namespace coda::measure {
 
-// In ascending order: of several uses the last one counts.
+// In ascending order: if an input has several uses, the last one in this list wins.
 enum class Use : uint8_t {
   number,
   divisor,           // not near 0
-  positive,          // a root or a logarithm is taken of it
-  moment,            // positive, and squares of other inputs are subtracted from it
-  magnitude,         // the largest so far, which a program raises
+  positive,          // its square root or logarithm is taken
+  moment,            // positive; squares of other inputs are subtracted from it
+  magnitude,         // a running maximum of magnitudes, which a program updates
   count,             // a sum of `of` values is divided by it
-  reciprocal_count,  // or multiplied by it
+  reciprocal_count,  // a sum of `of` values is multiplied by it
   probability,       // compared with random numbers
   seed,              // an argument of random()
-  place,             // the number of a row or column
+  place,             // the index of a row or column
 };
 
-// A place lies in [0, count). `is_strict`: rows are gathered without a check.
+// A place lies in [0, count). `is_strict`: a gather reads the row without a check.
 struct PlaceLimit {
   Dim count = 1;
   bool is_strict = false;
@@ -35,12 +35,12 @@ struct PlaceLimit {
 
 struct InputUse {
   Use use = Use::number;
-  bool is_divisor = false;           // whatever else it is
-  Dim of = 1;                        // of a count
-  std::vector<PlaceLimit> limits{};  // of a place: all hold
+  bool is_divisor = false;           // also used as a divisor, whatever `use` is
+  Dim of = 1;                        // for a count: the number of summed values
+  std::vector<PlaceLimit> limits{};  // for a place: all limits hold
 };
 
-// By the names of tensors that are read; one without an entry is a number.
+// Uses by the name of the tensor. A tensor without an entry is Use::number.
 std::map<std::string, InputUse> uses_of_inputs(std::span<const Program> programs);
 std::map<std::string, InputUse> uses_of_inputs(const NamedGraph& named);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLarger = 32;
 constexpr double kSmaller = 1.0 / 64;
-constexpr double kMagnitudes = 0x1p20;  // beyond all that a tile has then
+constexpr double kMagnitudes = 0x1p20;  // larger than any magnitude in a tile of scaled inputs
 constexpr int64_t kWhole = 8;
 constexpr int64_t kSeeds = 1 << 16;
 
@@ -23,7 +23,7 @@ uint64_t hash_of(std::string_view name) {  // FNV-1a
   return hash;
 }
 
-struct Range {  // of whole numbers, with both ends
+struct Range {  // a range of whole numbers, both ends included
   int64_t least = -kWhole;
   int64_t most = kWhole;
 };
@@ -47,7 +47,7 @@ Range range_of(const InputUse& use, const DimValues& sizes, bool inside) {
   return range;
 }
 
-// `unit` is from 0 to 1.
+// `unit` is in [0, 1).
 double number_of(const InputUse& use, double unit, const DimValues& sizes) {
   switch (use.use) {
     case Use::divisor: return unit < 0.5 ? -0.25 - 1.5 * unit : 1.5 * unit - 0.5;
@@ -89,7 +89,7 @@ std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const Dim
       values[i] = static_cast<double>(range.least + static_cast<int64_t>(random() % count));
     } else {
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
-      // The second lane of a partial is a sum of positive terms.
+      // The second lane of a partial holds sums of positive terms.
       const bool is_lane = decl.lanes == 2 && i >= values.size() / 2;
       values[i] = is_lane ? 1 + unit : number_of(use, unit, sizes);
     }
@@ -147,7 +147,7 @@ bool make_finite(TensorValues& inputs, const std::map<std::string, InputUse>& us
 std::vector<ScaledInputs> scaled_inputs(const TensorValues& inputs,
                                         const std::map<std::string, InputUse>& uses,
                                         const std::map<std::string, TensorDecl>& decls) {
-  std::vector<std::string> names;  // of those that are scaled
+  std::vector<std::string> names;  // the inputs that are scaled
   for (const auto& [name, values] : inputs) {
     const bool is_scaled = is_floating(decls.at(name).dtype) && has_size(use_of(uses, name));
     if (is_scaled) names.push_back(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random inputs of programs and graphs, drawn by what they are used for (input_uses.h): an index
-// lies inside what it indexes, a variance is positive, a count is near the count.
+// Random inputs of programs and graphs, drawn according to their use (input_uses.h): an index is in
+// range, a variance is positive, a count is near the true count.
 #pragma once
 
 #include <functional>
@@ -14,27 +14,29 @@ namespace coda::measure {
 
 using program::TensorValues;
 
-// Numbers that the tensor's type has, the same for the same name and seed: from -1 to 1 where
-// nothing more is known, whole numbers from -8 to 8 in i32, 0 and 1 in u8. Places whose limit is
-// not strict are a few times outside, unless all shall be `inside`.
+// Random values that the tensor's type can represent. They depend only on the seed and the tensor's
+// name. Values of Use::number are from -1 to 1, whole numbers from -8 to 8 in i32, 0 or 1 in u8.
+// Places with a limit that is not strict may be out of range by one, unless `inside`.
 std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const DimValues& sizes,
                           uint64_t seed, bool inside);
 
-// Of all that the program reads.
+// Random values for all tensors that the program reads.
 TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
                            bool inside = false);
 
-// Makes as few inputs positive as lets all results be finite; all, if none does. Whether any was
-// made so. `results_are_finite` evaluates.
+// Makes inputs positive until all results are finite: first tries each input alone, then more and
+// more inputs together. If nothing helps, all inputs are positive at the end. Returns whether any
+// input changed. `results_are_finite` evaluates the programs.
 bool make_finite(TensorValues& inputs, const std::map<std::string, InputUse>& uses,
                  const std::map<std::string, TensorDecl>& decls,
                  const std::function<bool(const TensorValues&)>& results_are_finite);
 
 bool is_finite(const TensorValues& tensors);
 
-// The same inputs of other sizes: larger ones meet clamps, smaller ones meet what is added to a
-// mean square. First all alike, then some larger and the others smaller, so that quotients change
-// as well. Indices, seeds, probabilities and counts stay.
+// The same inputs at other scales. Larger inputs reach clamps; smaller ones reach the epsilon that
+// is added to a mean square. At first all inputs are scaled alike; then some are larger and the
+// others smaller, so that quotients change too. Indices, seeds, probabilities and counts are not
+// scaled.
 struct ScaledInputs {
   std::string words;  // "of inputs 32 times as large"
   TensorValues values;

@@ -28,7 +28,7 @@ class SmClock {
 
   std::shared_ptr<gpu::GpuState> state_;
   gpu::DriverHandle function_ = nullptr;
-  gpu::DeviceMemory stamps_;  // [2][kMostSms] of {cycles, nanoseconds}
+  gpu::DeviceMemory stamps_;  // [2][kMostSms] pairs of {cycles, nanoseconds}
 };
 
 }  // namespace coda::measure

@@ -163,7 +163,7 @@ struct Tuner::Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  // What the compiler has said of the texts that are timed.
+  // The spilled bytes of the kernels that the compiler has already compiled for timing.
   gpu::SpilledBytes known_spills() const {
     return [&builder = state->kernels->builder()](const std::string& source) {
       return builder.spilled_bytes(without_comments(source));

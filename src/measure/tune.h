@@ -26,9 +26,9 @@ struct TuneEffort {
 
 struct TimedKernel {
   gpu::KernelClass kernel;
-  std::vector<gpu::SpaceWork> work;       // what the model is told of it
-  gpu::ChosenConfig chosen;               // without tuning
-  double chosen_microseconds = 0;         // timed as the others
+  std::vector<gpu::SpaceWork> work;       // the kernel's work as the cost model sees it
+  gpu::ChosenConfig chosen;               // the configuration without tuning
+  double chosen_microseconds = 0;         // timed like the others
   std::vector<gpu::TimedChoice> choices;  // fastest first
 };
 
@@ -43,8 +43,8 @@ struct TuneJob {
   std::string name;  // of the program or part
   Program program;
   DimValues sizes;
-  gpu::LowerOptions options;  // with row strides; its choice is not looked at
-  size_t kernel = 0;          // of GemmProgram
+  gpu::LowerOptions options;  // with row strides; its `choice` is ignored
+  size_t kernel = 0;          // index of the kernel in GemmProgram
 };
 // One for each of its kernels with products. Throws Error where no kernels can be made.
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,

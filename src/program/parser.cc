@@ -72,7 +72,7 @@ class Parser final : private StatementReader {
     if (!assembler_->knows(name)) failed_tensors_.insert(name);
   }
 
-  // Whether a shape of the text has it: stands between brackets.
+  // Whether the name is a size: whether it occurs between brackets in the text.
   bool is_size_symbol(std::string_view name) const {
     int depth = 0;
     for (const Token& token : all_tokens()) {
@@ -315,7 +315,8 @@ Program parse_program(std::string_view text, std::string_view file) {
   return program::Parser(text, file).parse();
 }
 
-// Each program at its place in the text, and blanks for the others, so that places stay.
+// For each program, a copy of the text in which the other programs are blanks, so that positions in
+// error messages stay correct.
 static std::vector<std::string> each_alone(std::string_view text) {
   const std::vector<program::Token> tokens = program::tokens_of(text);
   std::vector<size_t> starts;

@@ -27,7 +27,7 @@ class Printer {
         joined_(program.steps.size(), 0),
         names_(program.steps.size()),
         mentioned_(program.tensors.size(), 0) {
-    // What only products read is no value here, and so names none.
+    // A tensor that only products read is no value, so values must not take its name.
     std::vector<char> is_value(program.tensors.size(), 0);
     for (const Step& s : program.steps) {
       if (s.tensor() >= 0) is_value[static_cast<size_t>(s.tensor())] = 1;

@@ -292,7 +292,8 @@ int StatementReader::named_value(const std::string& name, Place place) {
     unread_.erase(name);
     return value->second;
   }
-  if (now().text == "@") throw mistake("");  // what is no token says more
+  // The lexer's message about this invalid character is more useful.
+  if (now().text == "@") throw mistake("");
   std::vector<std::string_view> known;
   for (const auto& [other, step] : values_) {
     if (step != kFailed) known.push_back(other);

@@ -45,7 +45,7 @@ enum class Argument : uint8_t {
   repeat,        // repeat=2, where it is not the default
   scalar,        // c
   columns,       // a column index's: N, may be left out
-  size,          // N, or a sum such as 2*I + 4
+  size,          // a size, N, or a sum of sizes such as 2*I + 4
   pair_group,    // interleaved, concatenated, or columns
   group,         // columns
   dtype,
@@ -166,7 +166,7 @@ bool has_block_scales(const Step& step);  // of blocks of 64 x 64
 bool is_elementwise(const Step& step);
 bool applies(const Step& step, Elementwise op);
 bool has_product(const Program& program);
-// Backends make programs for given sizes: with the numbers in place of its sizes.
+// Replaces the sizes of a program by their values, because backends make programs for given sizes.
 Program with_numbers_for_sizes(Program program, const DimValues& sizes);
 
 // ---- Steps that passes add.

@@ -17,10 +17,10 @@ namespace {
 constexpr size_t kMostClasses = 255;
 constexpr size_t kMostThreads = 10'000;
 constexpr size_t kMostTransitions = 1 << 17;
-constexpr size_t kMostSteps = 4'000'000;  // of making the automaton
-constexpr size_t kBlock = 32;             // bytes, of which one place is remembered
+constexpr size_t kMostSteps = 4'000'000;  // limit on the work of making the automaton
+constexpr size_t kBlock = 32;             // bytes; one position of each block is remembered
 
-// A backtracking matcher's program: what it tries next, the first first.
+// An instruction of a backtracking matcher; a split tries `next` before `otherwise`.
 struct Thread {
   enum class Kind : uint8_t { set, look, split, match };
 
@@ -28,7 +28,7 @@ struct Thread {
   int set = -1;
   bool is_negative = false;
   int next = -1;
-  int otherwise = -1;  // of a split
+  int otherwise = -1;  // for a split
 };
 
 class TooLarge {};
@@ -61,7 +61,7 @@ class Threads {
                 .otherwise = is_lazy ? body : behind});
   }
 
-  // What matches the node, then goes on with `next`.
+  // Adds instructions that match the node and continue with `next`; returns the first of them.
   int made(const RegexNode& node, int next) {
     using Kind = RegexNode::Kind;
     switch (node.kind) {
@@ -109,9 +109,10 @@ class Threads {
 
 }  // namespace
 
-// Code points that no set tells apart are of one class. The last class is the end of the text.
+// Two code points are in the same class if every set contains both or neither. The last class is
+// the end of the text.
 struct PointClasses {
-  std::vector<std::vector<bool>> has;  // by class, by set
+  std::vector<std::vector<bool>> has;  // indexed by class, then by set
 
   explicit PointClasses(const std::vector<PointSet>& sets) {
     std::vector<uint8_t> of_point(kCodePoints);
@@ -137,7 +138,7 @@ struct PointClasses {
     }
     fill(kCodePoints);
     has.emplace_back(sets.size());
-    // Most pages of 256 code points are equal to another.
+    // Most pages of 256 code points equal another page, so equal pages are stored once.
     std::map<std::string, uint16_t> pages;
     for (auto first = of_point.begin(); first != of_point.end(); first += kPage) {
       const std::string page(first, first + kPage);
@@ -164,11 +165,11 @@ struct Pattern::Automaton {
   static constexpr uint32_t kStart = 1;
 
   PointClasses classes;
-  // By state and class: the state behind << 1, and whether a match ends in front of it.
+  // Indexed by state and class: the next state << 1 | whether a match ends before the character.
   std::vector<uint32_t> transitions;
 
-  // A state is the threads that are left, the preferred ones first. Those behind one that matches
-  // do not count.
+  // A state is the list of threads that are still active, preferred ones first. A thread that
+  // matches removes the threads after it.
   explicit Automaton(const RegexNode& tree) : Automaton(Threads(tree)) {}
   explicit Automaton(const Threads& threads) : classes(threads.sets()) {
     using State = std::vector<int>;

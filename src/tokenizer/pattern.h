@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions of tokenizer files, matched in linear time. They are written for Oniguruma,
-// which goes back over a text and may take quadratic time or worse; here each becomes a
-// deterministic automaton with the same matches when the file is read, or is refused.
+// Regular expressions of tokenizer files, matched in linear time. They are written for Oniguruma, a
+// backtracking matcher that may take quadratic time or worse. When the file is read, each
+// expression is compiled to a deterministic automaton with the same matches, or refused.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct Range {
 
 class Pattern {
  public:
-  // Throws Error, starting with `source`, for what is no regular expression, for what no automaton
-  // of moderate size can match (references, looks further than one character ahead, some counts),
-  // and for what matches where there is nothing.
+  // Throws Error, starting with `source`, for an invalid expression, for an expression that needs a
+  // large automaton or none can match (back references, lookahead of more than one character, some
+  // counts), and for an expression that matches the empty string.
   static Pattern of_regex(std::string_view regex, const std::string& source);
   static Pattern of_text(std::string_view text, const std::string& source);
-  // What the pre-tokenizer Digits cuts out.
+  // The pattern that the pre-tokenizer Digits splits by.
   static Pattern of_digits(bool individual);
 
  private:
@@ -38,26 +38,27 @@ class Pattern {
   std::shared_ptr<const Automaton> automaton_;
 };
 
-// The matches in a text, one behind the other. Every character is read a bounded number of times:
-// where the automaton ran far beyond a match, it remembers that nothing is found from there.
+// The matches in a text, in order. Every character is read a bounded number of times: if the
+// automaton reads far beyond a match, the object remembers the states from which no match follows.
 class Matches {
  public:
-  // Valid UTF-8, which outlives it.
+  // `text`: valid UTF-8, which must outlive this object.
   Matches(const Pattern& pattern, std::string_view text);
-  // The next match, which has at least one character; false: there is none.
+  // Finds the next match, which has at least one character; returns false if there is none.
   bool next(Range& match);
 
  private:
-  size_t match_at(size_t begin);  // its end; `begin`: there is none
+  size_t match_at(size_t begin);  // returns the end of the match; `begin` if there is none
 
   std::shared_ptr<const Pattern::Automaton> automaton_;
   std::string_view text_;
   size_t from_ = 0;
-  std::unordered_set<uint64_t> hopeless_;  // states at places, from which there is no match
-  std::vector<uint64_t> passed_;           // since the last match
+  // Pairs of state and position from which no match follows.
+  std::unordered_set<uint64_t> hopeless_;
+  std::vector<uint64_t> passed_;  // pairs visited since the last match
 };
 
-// The text with each match replaced.
+// The text with each match replaced by `content`.
 std::string replaced(const Pattern& pattern, std::string_view content, std::string_view text);
 
 }  // namespace coda::tokenizer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of code points, as the places where a set begins and ends.
+// A set of code points, stored as the boundaries of its ranges.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ inline constexpr uint32_t kCodePoints = 0x110000;
 class PointSet {
  public:
   PointSet() = default;
-  // Where the set begins and ends in turn, ascending. A set that has U+10FFFF has no last end.
+  // `edges`: the first code point of each range and the one after its last, ascending. If the set
+  // contains U+10FFFF, the last range has no end.
   explicit PointSet(std::vector<uint32_t> edges) : edges_(std::move(edges)) {}
   static PointSet range(uint32_t first, uint32_t last);
   static PointSet point(uint32_t point) { return range(point, point); }

@@ -14,7 +14,7 @@ namespace {
 using Kind = RegexNode::Kind;
 
 constexpr int kMostRepeats = 1000;
-constexpr int kDeepest = 100;  // groups within groups
+constexpr int kDeepest = 100;  // nesting depth of groups and classes
 
 RegexNode node_of(PointSet set) { return {.kind = Kind::set, .set = std::move(set), .parts = {}}; }
 
@@ -83,7 +83,7 @@ class Parser {
 
   RegexNode sequence() {
     RegexNode node;
-    uint32_t before = 0;  // a letter that stands for itself, in front of the next
+    uint32_t before = 0;  // the previous atom if it is a literal character
     while (!rest_.empty() && rest_[0] != '|' && rest_[0] != ')') {
       uint32_t letter = 0;
       RegexNode part = atom(letter);
@@ -98,7 +98,7 @@ class Parser {
     return node;
   }
 
-  // Where case does not matter Oniguruma takes one letter for two: \xDF for ss.
+  // If case is ignored, Oniguruma lets one character match two letters: \xDF matches ss.
   void refuse_joined_letters(uint32_t before, uint32_t letter) const {
     const std::string pair{static_cast<char>(before | 0x20), static_cast<char>(letter | 0x20)};
     if (!is_letter(before) || !is_letter(letter)) return;
@@ -106,7 +106,7 @@ class Parser {
       if (pair == joined) refuse("the letters " + pair + " in either case");
   }
 
-  // One thing that a count may stand behind; `letter` is what stands for itself.
+  // Parses one item that may have a repeat count; sets `letter` if the item is a literal character.
   RegexNode atom(uint32_t& letter) {
     if (takes("(")) return group();
     if (takes("[")) return node_of(bracket());
@@ -117,7 +117,7 @@ class Parser {
       if (point) letter = *point;
       return node_of(std::move(set));
     }
-    if (takes("$"))  // in front of a line's end, or at the text's
+    if (takes("$"))  // matches before the end of a line, or at the end of the text
       return {.kind = Kind::look_ahead,
               .set = PointSet::point('\n').complement(),
               .parts = {},
@@ -198,7 +198,8 @@ class Parser {
     return node;
   }
 
-  // None is given back: of 'x?+' one that is there is taken, behind 'x++' there is no other.
+  // Possessive repeats never backtrack: 'x?+' takes an x if there is one, and no x may follow
+  // 'x++'.
   static RegexNode possessive(RegexNode node, const PointSet& set) {
     const RegexNode no_more{.kind = Kind::look_ahead, .set = set, .parts = {}, .is_negative = true};
     RegexNode result;
@@ -211,7 +212,7 @@ class Parser {
     return result;
   }
 
-  // {2}, {2,}, {,3} or {2,3}; anything else behind a '{' stands for itself.
+  // Parses {2}, {2,}, {,3} or {2,3}. Any other text after '{' is literal.
   bool interval(int& least, int& most) {
     if (!rest_.starts_with("{")) return false;
     const size_t end = rest_.find('}');
@@ -238,7 +239,7 @@ class Parser {
     return true;
   }
 
-  // Behind a '\' a set, or one code point, which `point` is then.
+  // Parses an escape: a set, or a single code point, which is also stored in `point`.
   PointSet escape(std::optional<uint32_t>& point) {
     rest_.remove_prefix(1);
     if (rest_.empty()) refuse("a '\\' at its end");
@@ -296,13 +297,13 @@ class Parser {
     return is_outside ? set->complement() : *set;
   }
 
-  // Behind a '['.
+  // Parses a class after its '['.
   PointSet bracket() {
     if (++depth_ > kDeepest) refuse("classes within classes");
     const bool is_outside = takes("^");
     if (rest_.starts_with("]")) refuse("a bracket that closes at once");
     PointSet all;
-    std::optional<PointSet> others;  // what stands in front of the last '&&'
+    std::optional<PointSet> others;  // the intersection of the operands before the last '&&'
     while (!takes("]")) {
       if (rest_.empty()) refuse("a '[' that is not closed");
       if (takes("&&")) {
@@ -349,7 +350,7 @@ class Parser {
     const bool is_outside = takes("^");
     const size_t end = rest_.find(":]");
     const std::string_view name = rest_.substr(0, end);
-    // [:punct:] and others are wider than the properties of these names.
+    // The other classes, such as [:punct:], contain more than the properties of the same names.
     for (const char* known : {"alpha", "alnum", "digit", "lower", "upper", "space", "xdigit"}) {
       if (name != known || end == std::string_view::npos) continue;
       rest_.remove_prefix(end + 2);
@@ -360,7 +361,8 @@ class Parser {
     refuse("the class '[:" + std::string(name.substr(0, 12)) + "'");
   }
 
-  // ASCII's letters and the two that are one of them in another case: \u017F is an s, \u212A a K.
+  // Adds the other case of ASCII letters. Two other characters have ASCII letters as their other
+  // case: \u017F (s) and \u212A (K).
   PointSet in_either_case(PointSet set) const {
     if (!ignores_case_) return set;
     PointSet all = set;
@@ -374,7 +376,7 @@ class Parser {
     return all;
   }
 
-  // Other letters are taken only if all of them are in the set, or none.
+  // Refuses a set that contains some but not all of the other letters with case.
   void require_either_case(const PointSet& set) const {
     const PointSet others = PointSet::range(0x80, kCodePoints - 1) &
                             (PointSet::point(0x17F) | PointSet::point(0x212A)).complement();

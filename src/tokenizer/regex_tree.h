@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A regular expression in Oniguruma's Ruby syntax, which the package `tokenizers` uses, as a tree.
-// Only what can be matched in linear time is taken: sets of code points, sequences, choices,
-// repeats, and a look at the one code point ahead.
+// The syntax tree of a regular expression in Oniguruma's Ruby syntax, which the package
+// `tokenizers` uses. Only constructs that can be matched in linear time are supported: sets of code
+// points, sequences, choices, repeats, and lookahead of one code point.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ struct RegexNode {
 
   Kind kind = Kind::sequence;
   PointSet set;                  // set, look_ahead
-  std::vector<RegexNode> parts;  // sequence, choice: all of them; repeat: one
-  int least = 0;                 // repeat
-  int most = -1;                 // -1: any number
-  bool is_lazy = false;          // as few as possible
-  bool is_negative = false;      // look_ahead: nothing of the set is there, or the text ends
+  std::vector<RegexNode> parts;  // sequence, choice: the operands; repeat: the repeated node
+  int least = 0;                 // repeat: the smallest count
+  int most = -1;                 // repeat: the largest count; -1: no limit
+  bool is_lazy = false;          // repeat: match as few as possible
+  // Look_ahead: matches if the next code point is not in the set, or at the end of the text.
+  bool is_negative = false;
 };
 
-// Throws Error, starting with `source`, for what is no regular expression or is not supported.
+// Throws Error, starting with `source`, for an invalid or unsupported expression.
 RegexNode parse_regex(std::string_view regex, const std::string& source);
 
 }  // namespace coda::tokenizer

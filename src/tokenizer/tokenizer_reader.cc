@@ -103,7 +103,7 @@ void read_added_tokens(const Component& file, Tokenizer::Parts& parts) {
     add_token(parts, added.content, added.id, token.source());
     if (added.is_special) parts.special.insert(added.id);
     if (added.is_normalized) {
-      // An id of it is read as it is found, not as it is written.
+      // Decoding gives the normalized text, because encoding finds the token in normalized text.
       added.content = normalized(parts.normalizer, added.content);
       parts.tokens[static_cast<size_t>(added.id)] = added.content;
       parts.as_normalized.add(std::move(added));

@@ -11,7 +11,7 @@
 namespace coda::tokenizer {
 namespace {
 
-// As the standard composes Hangul: chapter 3.12.
+// Constants of the standard's Hangul composition: chapter 3.12.
 constexpr uint32_t kSyllables = 0xAC00, kLeads = 0x1100, kVowels = 0x1161, kTails = 0x11A7;
 constexpr uint32_t kLeadCount = 19, kVowelCount = 21, kTailCount = 28;
 constexpr uint32_t kSyllableCount = kLeadCount * kVowelCount * kTailCount;
@@ -25,7 +25,7 @@ std::string folded(std::string_view name) {
   return result;
 }
 
-// The code points whose run has one of the values.
+// The code points of all runs that have one of the values.
 PointSet points_of(std::span<const uint32_t> runs, std::span<const uint32_t> values) {
   std::vector<uint32_t> edges;
   for (const uint32_t run : runs) {
@@ -84,7 +84,7 @@ const std::map<std::string, std::string>& category_aliases() {
   return kAliases;
 }
 
-// The tables as they are searched: made once.
+// The tables as hash maps for lookup, built once.
 struct Forms {
   struct Parts {
     const uint32_t* first = nullptr;
@@ -124,7 +124,7 @@ struct Forms {
     points.insert(points.end(), found->second.first, found->second.first + found->second.count);
   }
 
-  // 0: they do not compose.
+  // Returns 0 if the two do not compose.
   uint32_t compose(uint32_t first, uint32_t second) const {
     if (second < 0x300) return 0;
     if (first - kLeads < kLeadCount && second - kVowels < kVowelCount)
@@ -137,7 +137,7 @@ struct Forms {
   }
 };
 
-// Canonical combining class; 0 of what is no mark.
+// The canonical combining class; 0 if the code point is not a mark.
 uint32_t order_of(uint32_t point) {
   if (point < 0x300) return 0;
   const std::span<const uint32_t> runs = unicode_tables().mark_runs;
@@ -149,11 +149,11 @@ struct Letter {
   uint32_t order = 0;
 };
 
-// Joins each letter with what stands behind it and is not blocked: chapter 3.11 of the standard.
+// Composes each letter with the marks after it that are not blocked: chapter 3.11 of the standard.
 void compose(const Forms& forms, std::vector<Letter>& letters) {
-  size_t count = 0;         // of letters that are done
-  size_t start = SIZE_MAX;  // the last that is no mark
-  uint32_t last_order = 0;  // of what stands between it and the next
+  size_t count = 0;         // number of letters that are finished
+  size_t start = SIZE_MAX;  // position of the last letter that is not a mark
+  uint32_t last_order = 0;  // combining class of the last mark after `start` that did not compose
   for (const Letter letter : letters) {
     const bool is_next = start != SIZE_MAX && count == start + 1;
     if (start != SIZE_MAX && (is_next || last_order < letter.order)) {
@@ -203,7 +203,7 @@ std::optional<PointSet> points_with(std::string_view property) {
   if (name == "space")
     return PointSet::range('\t', '\r') | PointSet::point(0x85) | *points_with("z");
   if (name == "alnum") return *points_with("alphabetic") | *points_with("nd");
-  if (name == "word") {  // of other numbers Oniguruma takes those of Latin-1
+  if (name == "word") {  // of the category "no", Oniguruma includes only the characters of Latin-1
     return *points_with("alphabetic") | *points_with("m") | *points_with("nd") |
            *points_with("pc") | (*points_with("no") & PointSet::range(0, 0xFF));
   }
@@ -228,8 +228,8 @@ PointSet numeric_points() {
   return PointSet({edges.begin(), edges.end()});
 }
 
-// Line by line, so that little memory is taken: nothing is joined across the end of a line. ASCII
-// is as it is in every form.
+// Works line by line to need little memory: no composition crosses the end of a line. ASCII text is
+// the same in every form.
 std::string in_normal_form(NormalForm form, std::string_view text) {
   static const Forms kForms;
   std::string result;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of code points: their properties and normal forms, as the package `tokenizers` has
-// them. Its parts follow different versions of Unicode: 16.0 in regular expressions, 9.0 in normal
-// forms, 17.0 in the pre-tokenizer Digits. scripts/unicode_tables.py asks it for every code point.
+// Properties and normal forms of code points, as in the package `tokenizers`. The package uses
+// several versions of Unicode: 16.0 in regular expressions, 9.0 in normal forms, 17.0 in the
+// pre-tokenizer Digits. scripts/unicode_tables.py queries the package for every code point.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct NamedProperty {
   std::span<const uint32_t> edges;
 };
 
-// unicode_tables.cc says what the numbers of each are.
+// unicode_tables.cc documents the format of each table.
 struct UnicodeTables {
   std::span<const std::string_view> category_names;
   std::span<const uint32_t> category_runs;
@@ -34,11 +34,11 @@ struct UnicodeTables {
 
 const UnicodeTables& unicode_tables();
 
-// The code points of a general category ("Lu", "L", "Letter"), a script ("Han") or one of the other
-// properties that regular expressions name; case, blanks, '-' and '_' do not matter. None if it is
-// not known.
+// The code points of a general category ("Lu", "L", "Letter"), of a script ("Han"), or with another
+// property that regular expressions can name. Case, blanks, '-' and '_' in the name are ignored.
+// Returns nothing if the name is not known.
 std::optional<PointSet> points_with(std::string_view property);
-// What the pre-tokenizer Digits takes as digits.
+// The code points that the pre-tokenizer Digits treats as digits.
 PointSet numeric_points();
 
 struct NormalForm {
@@ -46,7 +46,7 @@ struct NormalForm {
   bool compatible = false;  // NFKC, NFKD
 };
 
-// Of valid UTF-8, in linear time but for the sorting of marks.
+// Normalizes valid UTF-8 in linear time, except for the sorting of marks.
 std::string in_normal_form(NormalForm form, std::string_view text);
 
 }  // namespace coda::tokenizer
