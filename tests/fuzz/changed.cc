@@ -25,7 +25,7 @@ std::string changed(const Target& target, std::span<const std::string> inputs, u
         if (below(8) == 0) bytes.resize(at);
         break;
       case 4: bytes.insert(at, bytes.substr(below(bytes.size() + 1), length)); break;
-      case 5: {  // a piece of another input
+      case 5: {  // inserts a piece of another input
         const std::string& other = inputs[below(inputs.size())];
         bytes.insert(at, other.substr(below(other.size() + 1), below(200)));
         break;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz TARGET SECONDS [FIRST]: makes inputs for a target until the time is over, from number FIRST
-// on, and keeps those that reach code which none before them has reached (where the build notes
-// that: CODA_FUZZ) to make others from. A finding's input is left in fuzz-TARGET in the folder:
-// `fuzz TARGET FILE` reads it again. `make fuzz` runs all.
+// Coverage-guided fuzzing of one target; `make fuzz` runs all targets.
+//
+//     fuzz TARGET SECONDS [FIRST]   # generates inputs FIRST, FIRST + 1, ... until the time is over
+//     fuzz TARGET FILE              # runs the target on one input, such as that of a failure
+//
+// An input that reaches new code is kept, and later inputs are made from it (the build with
+// CODA_FUZZ records which code runs). The input of a failure stays in the file fuzz-TARGET.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -17,14 +20,14 @@
 
 namespace {
 
-// A byte for each place in the code, as far as its address tells places apart.
+// One byte for each hash of a code address; two addresses may share a byte.
 constexpr size_t kPlaces = 1 << 20;
 unsigned char reached[kPlaces];
 size_t new_places = 0;
 
 }  // namespace
 
-// GCC calls it in each basic block of what is compiled with -fsanitize-coverage=trace-pc.
+// Code that GCC compiles with -fsanitize-coverage=trace-pc calls this function in each basic block.
 extern "C" __attribute__((no_sanitize_coverage, no_sanitize("address,undefined"))) void
 __sanitizer_cov_trace_pc() {
   const auto place = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
@@ -57,7 +60,7 @@ int main(int count, char** words) {
   double longest = 0;
   for (; Clock::now() < end; ++number) {
     const std::string input = changed(*target, inputs, number);
-    std::ofstream(left, std::ios::binary) << input;  // there, should the process end here
+    std::ofstream(left, std::ios::binary) << input;  // written first: read() may end the process
     const size_t before = new_places;
     const auto start = Clock::now();
     try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each target reads its seeds, what was found earlier (corpus/NAME/*), and inputs made from them:
-// about a second of each. `make fuzz` goes on for as long as it is told to.
+// Each target reads its seeds, the inputs of earlier failures (corpus/NAME/*, if there are any),
+// and for about a second inputs that are generated from both. `make fuzz` runs for longer.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ TEST_P(Fuzz, WhateverComesIsReadOrRefused) {
     for (const auto& file : std::filesystem::directory_iterator(found))
       inputs.push_back(io::read_file(file.path()));
   for (const std::string& input : inputs) ASSERT_NO_THROW(target->read(input)) << input;
-  // About a second of each.
+  // Numbers of inputs that take about a second for each target.
   static const std::map<std::string, uint64_t> kCounts{
       {"config", 5000},  {"tokenizer", 250}, {"safetensors", 800}, {"npz", 2000},
       {"program", 3000}, {"graph", 1500},    {"formula", 5000},    {"hello", 2000}};

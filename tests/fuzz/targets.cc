@@ -59,7 +59,7 @@ std::vector<std::string> files_in(const fs::path& folder, const std::string& ext
   return texts;
 }
 
-// Bytes that are read from a file.
+// A target whose reader takes a file.
 class FileTarget : public Target {
  public:
   FileTarget(const std::string& name, const std::function<void(const fs::path&)>& reader) {
@@ -148,7 +148,7 @@ std::unique_ptr<Target> safetensors() {
     for (const auto& [name, tensor] : io::open_safetensors(file).tensors) {
       unsigned sum = 0;
       for (const std::byte byte : tensor.bytes) sum += static_cast<unsigned>(byte);
-      require_that(sum != 1, "");  // read at all
+      require_that(sum != 1, "");  // uses the sum, so that the compiler keeps the reads
     }
     read_arrays(file);
   });
@@ -256,8 +256,9 @@ std::unique_ptr<Target> formula() {
   return target;
 }
 
-// A stranger's connection to rank 0 of two, which waits for rank 1 all the time and has it at the
-// end. The first byte says whether the proof in front of the rest is made right.
+// A stranger connects to rank 0 of two processes. Rank 0 waits for rank 1, which joins only in the
+// destructor. If the first byte of an input is H or D, the rest is sent with a correct proof of the
+// secret; otherwise the rest is sent as it is.
 class HelloTarget : public Target {
  public:
   HelloTarget() {
@@ -295,7 +296,7 @@ class HelloTarget : public Target {
         const Met met = come_to_first(rank1, "CPU");
         first_.join();
         return;
-      } catch (const Error& error) {  // until a stranger that was taken for it is known to be gone
+      } catch (const Error& error) {  // rank 0 took a stranger for rank 1: tries until it notices
         if (std::string(error.what()).find("there already") == std::string::npos) std::terminate();
       }
     }

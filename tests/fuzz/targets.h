@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stranger's bytes reach: a target for each kind of file, and for what a process says when
-// it joins a run.
+// The fuzzing targets: everything that reads untrusted bytes. There is one target for each kind of
+// file, and one for the messages of a process that joins a run.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace coda::fuzz {
 struct Target {
   virtual ~Target() = default;
 
-  std::vector<std::string> seeds;  // good inputs, from which others are made
-  std::vector<std::string> words;  // what is put into them
-  // Reads the bytes. coda::Error is an answer and is caught; anything else that is thrown, a crash
-  // and a run without an end are findings.
+  std::vector<std::string> seeds;  // valid inputs, from which other inputs are made
+  std::vector<std::string> words;  // pieces that are inserted into inputs
+  // Reads the bytes. A coda::Error is a correct answer and is caught. Any other exception, a crash
+  // or an endless loop is a failure.
   std::function<void(const std::string& bytes)> read;
 };
 
 // config, tokenizer, safetensors, npz, program, graph, formula, hello.
 std::span<const char* const> target_names();
-// What it needs besides (a folder, a thread that listens) lives as long as it.
+// The Target owns what its reader needs (a folder, a listening thread).
 std::unique_ptr<Target> make_target(const std::string& name);
 
-// A seed or an earlier input, changed in one to five places; the same for the same number.
+// One of `inputs`, with one to five random changes. The same `number` gives the same result.
 std::string changed(const Target& target, std::span<const std::string> inputs, uint64_t number);
 
 }  // namespace coda::fuzz

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target of GPUs without wgmma. Its kernels run on the CPU from the device's own text, mainloop
-// included: copies, stages, swizzled places, fragments of both operands, epilogues. What stands in
-// is one instruction of each kind (host_device/device/sm80/ptx).
+// The target sm80, for GPUs without wgmma. The tests run the text of its kernels on the CPU, with
+// the mainloop: copies, stages, swizzled addresses, fragments of both operands, epilogues. Only the
+// PTX instructions are replaced by host code (host_device/device/sm80/ptx).
 #include "gpu/sm80/sm80.h"
 
 #include <gmock/gmock.h>
@@ -44,13 +44,13 @@ void expect_right_on_sm80(const Program& program, const DimValues& sizes, const 
                run_on_host(program, sizes, inputs, rows, with_sm80_tile(choice)));
 }
 
-// Both groups of warps side by side, and one above the other; two to four stages.
+// The two groups of warps split the columns of a tile or its rows; there are two to four stages.
 TEST(Sm80OnHost, ResidualAndNorm) {
   for (const char* choice : {"128x128c11s3", "128x64c11s2", "64x128c11s4", "256x128c11s2"})
     expect_right_on_sm80(tests::library_program("residual_norm"), kUnevenSizes, choice);
 }
 
-// Operands that are contiguous along K or along their outer index, each.
+// Each operand is contiguous along K or along its outer dimension.
 TEST(Sm80OnHost, ProductsOfEveryLayout) {
   for (const char* name : {"product_nt", "product_nn", "product_tn"})
     expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "128x128c11s3");
@@ -60,19 +60,19 @@ TEST(Sm80OnHost, ProductsOfEveryLayout) {
                        kUnevenSizes, "128x128c11s2");
 }
 
-// Rows that begin anywhere: no piece of 16 bytes is aligned.
+// Rows start at any address, so no 16-byte copy is aligned.
 TEST(Sm80OnHost, OperandsOfAnyPitch) {
   for (const char* name : {"product_nt", "product_nn", "product_tn"})
     expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "64x128c11s3", {.gap = 3});
 }
 
-// Two products side by side in a tile.
+// A tile that holds two products.
 TEST(Sm80OnHost, SwiGlu) {
   for (const char* choice : {"128x128c11s3", "128x256c11s2"})
     expect_right_on_sm80(tests::library_program("swiglu"), kUnevenSizes, choice);
 }
 
-// Pairs in natural order, and halves of one stored operand.
+// Pairs of columns: halves of the whole stored operand, and halves of each head.
 TEST(Sm80OnHost, Pairs) {
   expect_right_on_sm80(tests::library_program("swiglu_joined"), kUnevenSizes, "128x128c11s2");
   expect_right_on_sm80(parse_program(R"(program rotated {
@@ -83,17 +83,17 @@ TEST(Sm80OnHost, Pairs) {
                        kUnevenSizes, "128x256c11s2");
 }
 
-// Sums along columns pass between the warps of a group.
+// The warps of a group exchange their sums along columns.
 TEST(Sm80OnHost, NormBackward) {
   expect_right_on_sm80(tests::library_program("norm_backward"), kUnevenSizes, "128x128c11s2");
 }
 
-// What memory would add on Hopper is loaded, added and stored.
+// On Hopper memory adds the gradient. sm80 loads the stored value, adds, and stores the sum.
 TEST(Sm80OnHost, WeightGradientsAreAdded) {
   expect_right_on_sm80(tests::library_program("weight_gradient"), kUnevenSizes, "128x128c11s2");
 }
 
-// The sum over K is made of one tile's accumulators, block by block in order, whatever the tile.
+// Every tile shape sums over K in the same order, block by block, in one set of accumulators.
 TEST(Sm80OnHost, EveryTileGivesTheSameBits) {
   const Program program = tests::library_program("residual_norm");
   const Values inputs = tests::random_inputs(program, kUnevenSizes, 1);
@@ -105,7 +105,7 @@ TEST(Sm80OnHost, EveryTileGivesTheSameBits) {
         << choice;
 }
 
-// Every tile that the target offers for these, as GPUs of capability 8 would run them.
+// Compiles kernels of five programs for compute capability 8.0, with every tile of the target.
 TEST(Sm80, KernelsHaveNoDefect) {
   std::optional<NvrtcCompiler> compiler;
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
@@ -129,7 +129,7 @@ TEST(Sm80, KernelsHaveNoDefect) {
   expect_no_defects(*compiler, sources, known_clean_kernels());
 }
 
-// And every program of the library as it would be made, but for those with 8-bit floats.
+// Compiles every program of the library, except those with 8-bit floats, with its chosen tile.
 TEST(Sm80, LibraryProgramsHaveNoDefect) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const NvrtcCompiler compiler(sm80());
@@ -149,7 +149,7 @@ TEST(Sm80, LibraryProgramsHaveNoDefect) {
   expect_no_defects(compiler, sources, known_clean_kernels());
 }
 
-// A newer GPU takes PTX, which says what it is for.
+// For a newer GPU the compiler writes PTX for sm_80.
 TEST(Sm80, IsPtxForNewerGpus) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const NvrtcCompiler compiler(sm80_ptx());
@@ -191,7 +191,7 @@ TEST(Targets, AreFoundByName) {
   }
 }
 
-// What emitters write of a thread's rows and columns is where the device code has them.
+// FragmentMap, which emitters use for a thread's rows and columns, agrees with the device code.
 TEST(Targets, FragmentMapsAreTheDevices) {
   for (const Target* target : {&sm90(), &sm80()}) {
     const FragmentMap& map = target->fragment;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each key of each architecture's config.json that changes the weights or a training step of
-// transformers' model is used or refused, and where it is not given, counts as transformers has it.
+// Checks every key of config.json, for every architecture, against transformers. If a value of the
+// key changes the weights or a training step in transformers, read_config must use or refuse the
+// value. If the key is missing, read_config must use the same default as transformers.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,7 +21,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// What a config means; none if it is refused.
+// The settings that read_config makes of a config, as text; none if it refuses the config.
 std::optional<std::string> meaning_of(const json& config) {
   try {
     const ReadConfig read = read_config(config.dump(), "config.json");

@@ -460,10 +460,10 @@ TEST_F(ModelWeights, RefusesAnIndexThatDoesNotFit) {
   EXPECT_THAT(open_message(), HasSubstr("tensor 'b' is not in shard 's2.safetensors'"));
   write_shard("s2.safetensors", {"a", "b"});
   EXPECT_THAT(open_message(), HasSubstr("tensor 'a' is in two shards"));
-  write_shard("s1.safetensors", {"b"});  // each in the other's
+  write_shard("s1.safetensors", {"b"});  // each tensor is in the other's shard
   write_shard("s2.safetensors", {"a"});
   EXPECT_THAT(open_message(), HasSubstr("tensor 'a' is not in shard 's1.safetensors'"));
-  write_shard("s1.safetensors", {"b"});  // both are there, one where the index does not say
+  write_shard("s1.safetensors", {"b"});  // the index names s1 for a and b, and s1 lacks a
   write_shard("s2.safetensors", {"c"});
   write_index(index_of("s1.safetensors", "s1.safetensors"));
   EXPECT_THAT(open_message(), HasSubstr("tensor 'a' is not in shard 's1.safetensors'"));

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where the parity test finds the judge's script and Python.
+# config_parity_test.cc finds its Python script and .venv in this folder.
 target_compile_definitions(${target} PRIVATE CODA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

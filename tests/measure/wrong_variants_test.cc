@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight kernels as authors write them, each with variants that compute something else: beside its
-// formula the right one is right, and each wrong one is noticed, at three seeds in a row. What
-// inputs are drawn for it is the point: indices over their range, counts, variances, probabilities
-// and seeds as such, and numbers large and small beside one another.
+// Eight kernels as authors write them, and variants of each with one mistake. With three seeds,
+// compare_with_formula must accept each kernel and reject each variant. This tests the choice of
+// the random inputs: indices must cover their range, counts, variances, probabilities and seeds
+// must have valid values, and some inputs must be large while others are small.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ struct Variant {
 };
 struct Kernel {
   const char* name;
-  std::vector<std::string> programs;  // their statements, one behind the other
+  std::vector<std::string> programs;  // the statements of each program, in running order
   const char* formula;
   std::vector<Variant> variants;
 };
@@ -149,8 +149,8 @@ TEST(WrongVariants, EachIsNoticedAtEachSeed) {
   }
 }
 
-// A count that is passed as a tensor and that the formula does not read is what the sizes say; one
-// that the formula reads is any.
+// A scalar that multiplies sums is drawn as exactly one over the number of summed terms if the
+// formula does not read the scalar. If the formula reads the scalar, any value serves.
 TEST(WrongVariants, ACountThatIsPassedIsTheCount) {
   const std::string moments =
       "x = tile(x[M, N])\nrow_partial(s, sum(x))\nrow_partial(q, sum(x * x))\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RoPE at the ends of its rules, where a model of ordinary sizes seldom is. That the rules are
-// transformers' is in parity_test.cc.
+// Boundary cases of the RoPE scaling rules, which models of usual sizes seldom reach.
+// parity_test.cc compares the rules with transformers.
 #include "models/rope_angles.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ LlamaConfig config_of(int64_t head_dim, double theta) {
   return config;
 }
 
-// The first context itself is short: only a longer sequence has the long factors.
+// A sequence as long as the original context uses the short factors; a longer one the long factors.
 TEST(RopeAngles, LongropeIsShortUpToTheFirstContextInclusive) {
   LlamaConfig config = config_of(4, 16);
   config.rope_scaling = LongRopeScaling{.short_factors = {1, 2},
@@ -40,7 +40,7 @@ TEST(RopeAngles, LongropeIsShortUpToTheFirstContextInclusive) {
   EXPECT_EQ(rope_angles(config, 32).factor, 1.25);
 }
 
-// The base grows behind max_positions only.
+// The base grows only for sequences longer than max_positions.
 TEST(RopeAngles, DynamicIsPlainUpToTheLongestPositionInclusive) {
   LlamaConfig config = config_of(8, 100);
   const std::vector<double> plain = rope_angles(config, 64).steps;
@@ -50,8 +50,9 @@ TEST(RopeAngles, DynamicIsPlainUpToTheLongestPositionInclusive) {
   EXPECT_EQ(rope_angles(config, 65).steps.front(), 1);
 }
 
-// YaRN's ramp ends at the pair that turns beta_slow times over the first context. Of a small base
-// and a long context there is none: the ramp goes on behind the last pair, up to the head's size.
+// YaRN's ramp ends at the pair that makes beta_slow turns over the original context. With a small
+// base and a long context every pair makes more turns. The ramp then ends after the last pair, but
+// no later than at the size of the head.
 TEST(RopeAngles, YarnsRampMayEndBehindTheLastPair) {
   constexpr int64_t kHead = 16;
   for (const double context : {64.0, 4096.0, 1e6}) {
@@ -66,7 +67,7 @@ TEST(RopeAngles, YarnsRampMayEndBehindTheLastPair) {
     };
     const double low = std::max(std::floor(pair_of(32)), 0.0);
     const double high = std::min(std::ceil(pair_of(1)), kHead - 1.0);
-    EXPECT_EQ(high > kHead / 2, context > 64);  // else nothing is tried here
+    EXPECT_EQ(high > kHead / 2, context > 64);  // long contexts end the ramp after the last pair
     std::vector<double> expected;
     for (int i = 0; i < kHead / 2; ++i) {
       const double stretched = std::clamp((i - low) / (high - low), 0.0, 1.0);

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What each key of a config.json does to the model that transformers makes of it.
+"""Determines the effect of each key of a config.json on the model in transformers.
 
-Usage: config_reference.py FILE. Writes a list of cases, one for each architecture that is read and
-each key of its config: {"model_type", "key", "config": a small config with all keys, "default":
-what transformers takes where the key is not given, "changed": the config with another value of the
-key, "matters": whether the initial weights, or a training step's loss or gradients differ}. Where
-transformers refuses the value, there is no case.
+Usage: config_reference.py FILE. Writes a list of cases: for each supported architecture and each
+key of its config, one case for each other value of the key. A case has the fields
+    "model_type", "key"
+    "config"   a small config with all keys
+    "default"  the value that transformers uses if the key is missing
+    "changed"  the config with the other value of the key
+    "matters"  whether the other value changes the initial weights, or the loss or the gradients of
+               a training step
+A value that transformers refuses gives no case.
 """
 
 import copy
@@ -28,17 +32,17 @@ SMALL_GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 40, "n_posi
               "eos_token_id": 2}
 MODEL_TYPES = ["llama", "gpt2", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "olmo2",
                "olmoe", "phi3", "smollm3", "gemma2", "gemma3_text", "gpt_neox"]
-# Which model it is, and what all configs have for other uses.
+# Keys that are not tested: they name the model or the file format, or do not concern training.
 SKIPPED = {"architectures", "model_type", "transformers_version", "dtype", "_name_or_path",
            "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "problem_type",
            "use_cache", "bos_token_id", "eos_token_id"}
-# Keys of some architectures, in configs of the others.
+# Keys that only some architectures have, with the value that the configs of the others get.
 FOREIGN = {"sliding_window": 4, "partial_rotary_factor": 0.5, "attn_logit_softcapping": 2.0,
            "layer_types": ["sliding_attention", "full_attention"]}
 
 
 def step_of(model_type: str, values: dict):
-    """Initial weights, and the loss and gradients of a training step."""
+    """The initial weights, and the loss and gradients of one training step."""
     config = CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(values))
     config._attn_implementation = "eager"
     torch.manual_seed(0)
@@ -87,7 +91,7 @@ def other_values(key: str, value) -> list:
     if isinstance(value, dict) and "rope_theta" in value:
         return [{**value, "rope_theta": 77.0}, {**value, "rope_type": "linear", "factor": 3.0},
                 {**value, "partial_rotary_factor": 0.5}]
-    if isinstance(value, dict) and "full_attention" in value:  # a base for each type of layer
+    if isinstance(value, dict) and "full_attention" in value:  # a rope_theta for each type of layer
         return [{**value, layer: {**value[layer], "rope_theta": 77.0}} for layer in value]
     return []
 
@@ -107,13 +111,13 @@ def cases() -> list:
             without = {name: value for name, value in config.items() if name != key}
             try:
                 without = kind.from_dict(copy.deepcopy(without)).to_dict()
-            except Exception:  # the key must be given
+            except Exception:  # transformers requires the key
                 without = {}
             for other in values[key]:
                 changed = {**config, key: other}
                 try:
                     matters = differs(usual, step_of(model_type, changed))
-                except Exception:  # transformers refuses it
+                except Exception:  # transformers refuses the value
                     continue
                 found.append({"model_type": model_type, "key": key, "config": config,
                               "default": without.get(key), "changed": changed,

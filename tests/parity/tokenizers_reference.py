@@ -21,7 +21,7 @@ from tokenizers import trainers
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-# Of all planes.
+# Code points of several planes of Unicode.
 LETTERS = (
     "abcdefghij ABCDEFGH 0123456789 .,;:!?'\"()[]{}<>/\\|@#$%^&*-_=+~`\t\n\r\v\f"
     "éàüßñøåçÉÀÜ ſſ K \u0085\u00a0\u00ad\u1680\u180e\u2000\u200a\u200b\u200c\u200d\u2028\u2029"
@@ -122,7 +122,7 @@ def kinds() -> dict[str, Tokenizer]:
     qwen.add_special_tokens(["<|endoftext|>"])
     qwen.add_tokens(["<|word|>", "Café"])  # the second in the normalized text
     compatible = of_bytes(normalizer=normalizers.NFKC())
-    compatible.add_tokens(["①②", "ﬁne", "½", "㍿"])  # written otherwise than they are found
+    compatible.add_tokens(["①②", "ﬁne", "½", "㍿"])  # the normalizer changes these texts
     smollm = of_bytes(pre_tokenizers.Digits(individual_digits=True))
     around(smollm, "<s>", "</s>")
     from tokenizers import AddedToken
@@ -157,7 +157,7 @@ def random_texts(count: int) -> list[str]:
 
 
 def random_ids(tokenizer: Tokenizer, count: int) -> list[list[int]]:
-    """A few of all tokens, and often those of bytes beyond ASCII."""
+    """Lists of random ids, with a large share of tokens for bytes beyond ASCII."""
     chance = random.Random(11)
     names = {i: tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())}
     high = [i for i, name in names.items()

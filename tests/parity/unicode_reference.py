@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the package `tokenizers` makes of every code point.
+"""The character classes and normal forms of every code point in the Python package `tokenizers`.
 
-Usage: unicode_reference.py FOLDER. Writes FOLDER/classes.json, {expression: where the code points
-that it matches begin and end in turn}, of which "" is what Digits cuts out, and FOLDER/NFC and
-FOLDER/NFKD: the text of all code points, each between two marks of a letter, in that form.
+Usage: unicode_reference.py FOLDER. Writes three files:
+    FOLDER/classes.json  {regular expression: the first code point of each run that matches, and the
+                         first one after the run, alternately}; the expression "" stands for the
+                         pre-tokenizer Digits
+    FOLDER/NFC, NFKD     a text with all code points, in this normal form; each code point stands
+                         between two combining marks
 """
 
 import json
@@ -20,9 +23,9 @@ CLASSES = [r"\s", r"\w", r"\p{N}", r"\p{Lu}", r"\p{L}", r"\p{M}", r"\p{P}",
 
 
 def edges(others: str) -> list[int]:
-    """Of the code points that are not among these."""
+    """The edges of the runs of all code points that are not in `others`."""
     flags = bytearray(b"\1" * 0x110000)
-    flags[0xD800:0xE000] = b"\2" * 0x800  # no text has surrogates
+    flags[0xD800:0xE000] = b"\2" * 0x800  # surrogates, which a text cannot contain
     for point in map(ord, others):
         flags[point] = 0
     return [edge for run in re.finditer(b"\1+(\2+\1+)*", flags)
@@ -36,7 +39,7 @@ def main() -> None:
     classes = {expression: edges(normalizers.Replace(Regex(expression), "").normalize_str(
         everything)) for expression in CLASSES}
     pieces = pre_tokenizers.Digits(individual_digits=False).pre_tokenize_str(everything)
-    classes[""] = edges("".join(piece for piece, _ in pieces[::2]))  # the first is no digit
+    classes[""] = edges("".join(piece for piece, _ in pieces[::2]))  # 0, 2, ...: no digits
     (folder / "classes.json").write_text(json.dumps(classes))
     text = "".join(f"a\u0345{point}\u0334" for point in POINTS)
     for form in ("NFC", "NFKD"):

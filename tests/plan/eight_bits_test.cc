@@ -402,8 +402,8 @@ TEST(EightBitPlan, ValuesForTheBackwardsEpiloguesAloneAreSavedInEightBits) {
   EXPECT_EQ(saved(EightBits::fp8_kept), expected);
 }
 
-// Logits that are sums over 40 stay in 16 bits, their gradient's products do not: the head's weight
-// is first read in 8 bits in the middle of the loop over chunks.
+// The GEMM of the logits sums over 40, so it stays in 16 bits. The GEMMs of their gradient are in
+// 8 bits, so the first 8-bit read of the head's weight is in the middle of the loop over chunks.
 TEST(EightBitPlan, ACopyOfAWholeTensorIsMadeAheadOfTheLoopThatReadsIt) {
   Block b;
   b.storage = DType::bf16;

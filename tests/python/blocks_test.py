@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of layers as PyTorch and others write them, with rows or columns where no product has
-them: all linear layers are fused, and nothing is less exact than eager."""
+"""Blocks in which the operand of a linear layer does not have the layout [..., rows, columns], as
+in PyTorch's own modules and in other packages. All linear layers must be fused, and results and
+gradients must be as exact as in eager mode."""
 
 import copy
 import unittest
@@ -16,7 +17,8 @@ WIDTH, HEADS = 32, 4
 
 
 class Attended(nn.Module):
-    """PyTorch's attention, of x to itself or to what comes before a norm of its own."""
+    """PyTorch's MultiheadAttention, as self-attention of x, or as cross-attention to `other`, which
+    has its own norm."""
 
     def __init__(self, is_crossed=False, **named):
         super().__init__()
@@ -30,7 +32,8 @@ class Attended(nn.Module):
 
 
 class NoNorm(nn.Module):
-    """Queries, keys and values of what others made; of those, values are read as they are."""
+    """Queries, keys and values of an input that no region computes (i0 is not supported), without a
+    norm before them. Queries and keys are normalised; values go to attention as they are."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +50,8 @@ class NoNorm(nn.Module):
 
 
 class Convolved(nn.Module):
-    """Columns that are tokens, as a convolution has them; a weight to the left of what it is of."""
+    """Tensors with tokens in the last dimension, as convolutions have them, and a GEMM with the
+    weight on the left."""
 
     def __init__(self):
         super().__init__()
@@ -61,7 +65,7 @@ class Convolved(nn.Module):
 
 
 class EachHead(nn.Module):
-    """A layer that is the same for each head."""
+    """A linear layer that is applied to each head, with the same weight."""
 
     def __init__(self):
         super().__init__()
@@ -74,7 +78,7 @@ class EachHead(nn.Module):
 
 
 class Cached(nn.Module):
-    """A cache's first use: what is new is put behind nothing."""
+    """The first use of a key-value cache: new values are concatenated to an empty tensor."""
 
     def __init__(self):
         super().__init__()
@@ -87,7 +91,8 @@ class Cached(nn.Module):
 
 
 class Widened(nn.Module):
-    """The embedding's width is the model's, so that what widens it has no elements."""
+    """A weight that is concatenated with a parameter of no elements: the parameter would widen an
+    embedding, but the embedding has the width of the model already."""
 
     def __init__(self):
         super().__init__()

@@ -41,13 +41,14 @@ def _fsdp(model, recorder):
 
 
 def _gradients(rank, kind):
-    """How far the gradients are off, and how many regions each graph has, and what is said."""
+    """The error of the gradients, the number of regions in each graph, and the log messages."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = llama()
     reference = copy.deepcopy(model)
     batches = [ids() for _ in range(2)]
-    # A bucket may end between a norm and its products, which then have nothing to be fused with.
+    # In DDP a bucket may end between a norm and the linear layers after it: these layers then have
+    # nothing to be fused with, so "strict" is for FSDP only.
     recorder = Recorder(strict=kind == "fsdp")
     said, handler = [], logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
@@ -87,11 +88,11 @@ class SeveralProcesses(unittest.TestCase):
         self.assertGreater(len(taken), 2)  # graphs end where buckets do
         self.assertGreaterEqual(sum(taken), 5)
         said = [text for text in self.found[0]["ddp"][2] if "bucket_cap_mb" in text]
-        self.assertEqual(len(said), 1)  # that it has too small buckets, once
+        self.assertEqual(len(said), 1)  # one warning that the buckets are too small
 
     def test_fsdp_layer_by_layer(self):
         self.assertEqual(self._taken("fsdp"), [2])  # one graph serves all layers
-        self.assertEqual(self.found[0]["fsdp"][2], [])  # no word
+        self.assertEqual(self.found[0]["fsdp"][2], [])  # no log message
 
 
 class Buckets(unittest.TestCase):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training loops of other packages with compiled models: TRL's SFTTrainer (packed or not),
-DPOTrainer and GRPOTrainer, PEFT's adapters, Lightning. Each trains like the model without the
-backend, and fuses of the model what is fused of it alone. What is not installed is skipped:
-`make test-loops` installs them."""
+DPOTrainer and GRPOTrainer, PEFT's adapters, Lightning, accelerate. In each loop the losses equal
+those without the backend, and the expected number of linear layers is fused. Tests of packages that
+are not installed are skipped; `make test-loops` installs the packages."""
 
 import contextlib
 import importlib.util
@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from coda_cpp.torch_backend.report import Report
 from compiled import SIZES, Recorder, ids, llama
 
-_LAYERS = 15  # linear layers of `llama()`
+_LAYERS = 15  # linear layers of _model() and llama()
 
 
 def _needs(*packages):
@@ -28,7 +28,7 @@ def _needs(*packages):
 
 
 def _tokenizer():
-    """A token for each word."""
+    """A tokenizer with one token for each word."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(125))]
@@ -56,8 +56,9 @@ class _Loop(unittest.TestCase):
         warnings.simplefilter("ignore")
 
     def _same(self, run, make=_model, layers=_LAYERS, left=0, rtol=1e-4):
-        """run(model) gives losses, of the model compiled and not. In the graph with most layers
-        all but some of so many are fused."""
+        """Compares the losses that run(model) returns for the compiled model with those of the
+        model without the backend. In the graph with the most linear layers, which has `layers` of
+        them, all but `left` must be fused."""
         expected = run(make())
         model, recorder = make(), Recorder()
         model.compile(backend=recorder)
@@ -97,7 +98,7 @@ class Trl(_Loop):
             **named)
 
     def test_sft(self):
-        self._same(self._sft(), layers=_LAYERS - 1)  # the head is in a function of TRL's
+        self._same(self._sft(), layers=_LAYERS - 1)  # TRL computes the head in its own function
 
     def test_sft_of_packed_rows(self):
         self._same(self._sft(packing=True, packing_strategy="bfd_split"), layers=_LAYERS - 1)
@@ -113,7 +114,7 @@ class Trl(_Loop):
         rows = [{"prompt": _text(4, i)} for i in range(8)]
         self._same(lambda model: self._losses(
             "GRPOTrainer", "GRPOConfig", model, rows, per_device_train_batch_size=4,
-            num_generations=2, max_completion_length=6), left=1)  # the head of the last rows
+            num_generations=2, max_completion_length=6), left=1)  # the head, of the last rows only
 
 
 @_needs("peft")
@@ -150,7 +151,7 @@ class Peft(_Loop):
         self._same(self._steps, lambda: self._adapted(torch.bfloat16), _LAYERS + 12, rtol=5e-3)
 
     def test_dora(self):
-        """PEFT calls its dora modules so that Dynamo cuts the graph around each."""
+        """Each DoRA module of PEFT breaks Dynamo's graph."""
         recorder = self._same(self._steps, lambda: self._adapted(use_dora=True), 2)
         layers = Report.of(recorder.reports).layers
         alone = {layer.kind.rpartition(".")[2] for layer in layers if not layer.is_fused}
@@ -206,7 +207,7 @@ class Lightning(_Loop):
 @_needs("accelerate")
 class Accelerate(_Loop):
     def test_unequal_counts_of_tokens(self):
-        """Sums over the tokens of all parts of a batch, as Hugging Face writes the loop."""
+        """The loss is summed over the tokens of all microbatches, as in Hugging Face's loop."""
         from accelerate import Accelerator
 
         def run(model):

@@ -87,7 +87,7 @@ class Gpus(unittest.TestCase):
 
 
 class Alone(nn.Module):
-    """A layer in a graph of its own, beside which nothing is understood."""
+    """A linear layer in its own Dynamo graph, with one unsupported operation after it."""
 
     def __init__(self, behind=torch.special.i0):
         super().__init__()

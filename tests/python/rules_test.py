@@ -52,8 +52,8 @@ OPERANDS = {
 class Case:
     function: Callable
     operands: str = ""
-    left: int = 0  # operations that stay PyTorch's
-    kinks: tuple = ()  # where the derivative or the value jumps
+    left: int = 0  # number of operations that PyTorch runs
+    kinks: tuple = ()  # arguments at which the value or the derivative is discontinuous
 
 
 def heads(h):
@@ -212,11 +212,11 @@ def whole(case):
 
 
 def away_from_kinks(case, given):
-    """1 where each of a type's roundings is on one side of the case's kinks, else 0: a few elements
-    that roundings put on either side would be more of the error than all others."""
+    """1 for an element that rounding in its type cannot move across a kink of the case, else 0. A
+    few elements on the wrong side of a kink would contribute more error than all others."""
     dtype, h = given[0].dtype, F.linear(given[0].detach().double(), given[1].detach().double())
     finfo = torch.finfo(dtype)
-    # More than the error of a sum in fp32, and than what is rounded to zero.
+    # Above the error of a sum in fp32, and above the magnitudes that are rounded to zero.
     least = 2 ** -20 * h.abs().max() + 4 * finfo.tiny * finfo.eps
     kept = torch.ones_like(h, dtype=torch.bool)
     for kink in case.kinks:
@@ -225,7 +225,7 @@ def away_from_kinks(case, given):
 
 
 def outcome(called, given, seed, exact=False, kept=None):
-    """The result, where it is kept, and the gradients of what has any."""
+    """The result, multiplied by the mask `kept`, and the gradients of all inputs that need one."""
     if exact:
         given = [t.detach().double().requires_grad_() if t.is_floating_point() else t
                  for t in given]
@@ -258,7 +258,7 @@ class Guide(unittest.TestCase):
         understood = {str(target.overloadpacket).removeprefix("aten.") for target in RULES}
         self.assertEqual({name for name in understood if not name.startswith("_")} - names, set())
         rewritten = {"matmul", "mm", "addmm", "einsum", "nll_loss", "select", "narrow", "split",
-                     "chunk", "unbind", "expand"}  # as others (canonical.py, loss_forms.py)
+                     "chunk", "unbind", "expand"}  # rewritten by canonical.py and loss_forms.py
         self.assertEqual(names - understood, rewritten)
 
 

@@ -28,7 +28,7 @@ class Training(unittest.TestCase):
     def _losses(self, model, folder, resume=None, **named):
         rows, labels = ids(16), ids(16)
         for i, row in enumerate(labels):
-            row[:2 * i] = -100  # parts of a step have unequal numbers of tokens
+            row[:2 * i] = -100  # microbatches with unequal numbers of tokens
         arguments = TrainingArguments(folder, **{
             "max_steps": 4, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2,
             "learning_rate": 1e-3, "logging_steps": 1, "report_to": [], "use_cpu": True,
@@ -42,7 +42,8 @@ class Training(unittest.TestCase):
                              if "loss" in entry])
 
     def _check(self, **named):
-        """The reports of what is trained like the model without the backend."""
+        """Trains a model with the backend and compares its losses with those of the same model
+        without the backend. Returns the backend's reports."""
         with tempfile.TemporaryDirectory() as folder:
             torch._dynamo.reset()
             model = llama(num_hidden_layers=1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two of the models of docs/results/models.md (bench/zoo.py), which ones by the digest of the
-backend's sources, so that each change tries others: as many linear layers are fused as the page
-says, and loss and gradients are as exact as eager's."""
+"""Runs two of the models of docs/results/models.md (bench/zoo.py). The digest of the backend's
+sources selects the models, so each change of the backend tests two others. At least as many linear
+layers must be fused as on the page, and loss and gradients must be as exact as in eager mode."""
 
 import hashlib
 import re
@@ -21,14 +21,15 @@ _VERSIONS = (f"PyTorch {torch.__version__.partition('+')[0]}, "
              f"transformers {transformers.__version__}")
 sys.path.insert(0, str(_ROOT / "bench"))
 
-import zoo  # it is no package
+import zoo  # a script of bench/, found through sys.path
 
 _ROW = re.compile(r"\| (.+?) \| (float32|bfloat16) \| (\d+) of (\d+) \| \d+ \| .*?, (\S+) \|")
 
 
 def _rows():
-    """(model, type) -> fused and all linear layers, of what needs no more than transformers, and of
-    whose experts the same are chosen wherever it runs."""
+    """(model, type) -> number of fused and of all linear layers. Leaves out models that need timm
+    or diffusers, and models whose error in eager mode is 0.1 or more: their experts may be chosen
+    differently on another machine."""
     return {(name, dtype): (int(fused), int(layers))
             for name, dtype, fused, layers, error in _ROW.findall(_PAGE)
             if zoo.models().get(name) not in (None, "timm", "diffusers") and float(error) < 0.1}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend that does nothing before somebody waits for it, as a device may be that is far behind
-// its host: what the host changes too early shows in the results.
+// A backend that runs its work only when somebody waits for it, like a device that is far behind
+// its host. If the host changes memory too early, the results are wrong.
 #pragma once
 
 #include <deque>
@@ -78,7 +78,7 @@ class LateBackend : public FarBackend {
     std::shared_ptr<Kernel> kernel_;
   };
 
-  // What waits may use it when its owner no longer does.
+  // Keeps the memory alive: pending work may use it after its owner has released it.
   BackendMemory kept(BackendMemory memory) {
     const std::lock_guard lock(mutex_);
     return memory_.emplace_back(std::move(memory));

@@ -66,7 +66,7 @@ class TokenizerParity : public testing::Test {
     if (!has_modules(python, "tokenizers"))
       GTEST_SKIP() << "no Python with tokenizers; `scripts/setup.sh judges` installs it";
   }
-  // Runs a script of tests/parity on a folder.
+  // Runs a script of tests/parity with a folder as its argument.
   void run(const char* script, const fs::path& on) const {
     const std::string command = python + " " + CODA_SOURCE_DIR + "/tests/parity/" + script + " " +
                                 on.string() + " > " + (folder / "log").string() + " 2>&1";
@@ -86,11 +86,11 @@ TEST_F(TokenizerParity, EachKindGivesTheIdsAndTextsOfTokenizers) {
 std::vector<uint32_t> all_points() {
   std::vector<uint32_t> points;
   for (uint32_t point = 0; point < tokenizer::kCodePoints; ++point)
-    if (point < 0xD800 || point >= 0xE000) points.push_back(point);  // no text has surrogates
+    if (point < 0xD800 || point >= 0xE000) points.push_back(point);  // without surrogates
   return points;
 }
 
-// Where the code points that a pattern matches begin and end in turn.
+// For each run of code points that a pattern matches: the first one, and the first one after it.
 std::vector<uint32_t> edges_of(const tokenizer::Pattern& pattern) {
   std::vector<uint32_t> edges;
   for (const uint32_t point : all_points()) {

@@ -108,7 +108,7 @@ TEST_F(TokenizerFile, WhatIsNotSupportedIsRefusedByItsName) {
               HasSubstr("model Unigram is not supported"));
 }
 
-// Quadratic time would be minutes.
+// An algorithm of quadratic time would take minutes.
 TEST_F(TokenizerFile, ManyMarksOfOneLetterAreOrderedInLinearTime) {
   const Tokenizer tokenizer(write("tokenizer.json", small_tokenizer(R"("normalizer":
       {"type": "NFC"}, "pre_tokenizer": null,)")));
@@ -126,7 +126,8 @@ std::string split_by(const std::string& regex) {
          regex + R"("}},)";
 }
 
-// Of LLaMA 3, whole; white space before a letter, which a match would go back over.
+// The regular expression of LLaMA 3. A backtracking matcher would go back over the white space
+// before the letter.
 TEST_F(TokenizerFile, ARunOfSpacesOfAnyLengthIsOneMatch) {
   const Tokenizer tokenizer(write(
       "tokenizer.json",
@@ -138,7 +139,7 @@ TEST_F(TokenizerFile, ARunOfSpacesOfAnyLengthIsOneMatch) {
             1 + spaces + tokenizer.encode(" line").size() - 2);
 }
 
-// Each attempt runs to the text's end: quadratic time would be hours.
+// A matcher that runs to the end of the text from each position would take hours.
 TEST_F(TokenizerFile, APatternThatLooksFarAheadInVainTakesLinearTime) {
   const Tokenizer far(write("tokenizer.json", small_tokenizer(split_by("e[^n]*n|e|l+i"))));
   const size_t letters = 1'000'000;

@@ -30,7 +30,7 @@ std::string some_text(size_t bytes) {
 const Words kTiny{"--layers", "1", "--hidden",   "8", "--heads",  "2", "--mlp",      "8",
                   "--batch",  "2", "--sequence", "8", "--sample", "0", "--held-out", "0"};
 
-// Notes of flags that are given again may stand in front of the line.
+// Removes the notes about repeated flags in front of the error's line.
 std::string without_notes(std::string text) {
   const std::string note = "coda: note: --";
   while (text.starts_with(note)) text.erase(0, text.find('\n') + 1);
@@ -138,7 +138,7 @@ TEST_F(BadInput, MissingOrEmptyData) {
   expect_one_line(run_coda({"eval", checkpoint()}), 1, {"--data"});
 }
 
-// As a full disk or a copy that was stopped leaves them.
+// A full disk or an interrupted copy leaves empty files.
 TEST_F(BadInput, FilesOfNoBytes) {
   const auto expect_said = [&](const Words& command, const std::string& file) {
     expect_one_line(run_coda(command), 1, {file + ": the file is empty"});

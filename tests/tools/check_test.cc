@@ -244,7 +244,7 @@ TEST(Check, WhatIsNotWellFormedFailsWithTheFileAndTheLine) {
   EXPECT_EQ(run_coda({"check", good, "--backend", "cpu", "--sizes", "M=3,N=5"}).status, 0);
 }
 
-// All mistakes of all programs of a file are told, each at its line.
+// A file may hold several programs. All their mistakes are reported, each with its line.
 TEST(Check, AFileHasSeveralPrograms) {
   const TestFolder folder;
   const std::string right = folder.write("right.coda", R"(# two
@@ -297,7 +297,8 @@ TEST(Check, HelpHasExamplesOfItsCommand) {
   }
 }
 
-// In tiles and in finalizers, of symbols and of sums; a kernel has the number.
+// size() works in programs with tiles and in finalizers, for a symbol and for a sum. The text of a
+// kernel contains the number.
 TEST(Check, ASizeIsANumber) {
   const TestFolder folder;
   const std::string file = folder.write("p.coda", R"(program p {

@@ -221,7 +221,7 @@ TEST(Derive, RefusesWhatHasNoGradient) {
   EXPECT_THAT(other.err, HasSubstr("Q is no size"));
 }
 
-// What is printed is one file of programs, which every command reads.
+// `coda derive` prints one file of programs, which `coda check` and `coda fmt` read.
 TEST(Derive, WhatIsPrintedIsAFileThatIsChecked) {
   const TestFolder folder;
   const std::string file = folder.write("f.coda", R"(program gate {
@@ -250,8 +250,7 @@ program norm {
   EXPECT_EQ(formatted.status, 0) << formatted.err;
 }
 
-// A store in 8 bits and the magnitude that is found beside it are in the program that takes the
-// forward's place as they are in the forward.
+// The program that replaces the forward keeps the forward's 8-bit store and its abs_max_into.
 TEST(Derive, StoresIn8BitsKeepTheirTypeAndTheirMagnitude) {
   const TestFolder folder;
   const std::string file = folder.write("f.coda", R"(program quantised {
@@ -275,7 +274,8 @@ TEST(Derive, StoresIn8BitsKeepTheirTypeAndTheirMagnitude) {
   EXPECT_THAT(against.out, HasSubstr("as finite differences have it: grad_to_s"));
 }
 
-// What a stored value gives cheaply is computed again: the given program stays the forward.
+// The backward recomputes what is cheap to compute from a stored value, so the given program stays
+// the forward.
 TEST(Derive, WhatIsCheapIsNotStored) {
   const TestFolder folder;
   const std::string file = folder.write("f.coda", R"(program gate {

@@ -80,17 +80,17 @@ class ProcessesTest : public testing::Test {
     EXPECT_TRUE(wait_for_file(child, fs::path(folder_ / out) / "step-000020"));
   }
 
-  // Waits until a run has a newer checkpoint than this one: so its steps are under way, and a
-  // signal only asks it to stop. False where it ends before.
   std::string newest(const std::string& out) const {
     std::error_code error;
     return fs::read_symlink(fs::path(folder_ / out) / "latest", error).string();
   }
+  // Waits until the newest checkpoint is no longer `before`. Then the training steps have begun, so
+  // a signal only asks the run to stop. False if the run ends first.
   bool wait_for_another(pid_t child, const std::string& out, const std::string& before) const {
     return wait_until(child, [&] { return newest(out) != before; });
   }
-  // A run of 250 steps that is stopped by a signal at its first checkpoint. It starts again where
-  // all steps were done before this process had its turn.
+  // Starts a run of 250 steps and stops it by a signal after its first checkpoint. If the run ends
+  // before the signal arrives, starts it again.
   CommandResult stopped_at_first(const Words& words, const std::string& out, int signal) const {
     CommandOptions stopping;
     stopping.while_running = [&](pid_t child) {
@@ -348,7 +348,7 @@ TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
               AllOf(HasSubstr("not finite"), HasSubstr("the last good checkpoint is")));
 }
 
-// One that nobody listens at; the system gives it to nobody else for a while.
+// A port at which nobody listens. The system does not give it to another process for a while.
 std::string free_port() {
   const int listening = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

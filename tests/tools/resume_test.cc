@@ -170,7 +170,7 @@ TEST_F(Resume, OfAFinishedRunSaysSoAndGoesOnWithMoreSteps) {
   EXPECT_TRUE(fs::exists(out + "/step-000030"));
 }
 
-// Between checkpoints or within one.
+// The rename may happen between two checkpoints or while one is written.
 TEST_F(Resume, AFolderThatIsRenamedUnderARunIsMadeAnewAndSaid) {
   const std::string out = folder / "run";
   const CommandResult result = run_coda(command(out, kEndless), {.while_running = [&](pid_t child) {
@@ -256,7 +256,7 @@ TEST_F(Resume, AChangedStateIsRefusedByTheNameOfItsField) {
   refused("\"optimizer\":\"adamw\"", "\"optimizer\":\"sdg\"", "'optimizer'");
 }
 
-// Of a run's two checkpoints the older one: from there it comes to the same end.
+// A run that resumes from the older of its two checkpoints ends with the same bits.
 TEST_F(Resume, GoesOnWithTheOptimizerThatItWasStartedWith) {
   for (const std::string optimizer : {"adamw", "sgd", "lion"}) {
     const std::string out = folder / optimizer;
@@ -274,7 +274,7 @@ TEST_F(Resume, GoesOnWithTheOptimizerThatItWasStartedWith) {
   EXPECT_THAT(wrong.err, HasSubstr("--momentum is no setting of adamw"));
 }
 
-// Versions that had AdamW alone did not name it.
+// Earlier versions had only AdamW, and their checkpoints do not name the optimizer.
 TEST_F(Resume, ACheckpointThatNamesNoOptimizerIsOfAdamW) {
   const std::string out = folder / "run";
   ASSERT_EQ(run_coda(command(out)).status, 0);

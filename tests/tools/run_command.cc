@@ -31,7 +31,7 @@ namespace {
                        static_cast<rlim_t>(options.memory_limit)};
     setrlimit(RLIMIT_AS, &limit);
   }
-  // Where tests run in a shell's background, it has left some ignored.
+  // A shell that runs the tests in its background may have set some signals to be ignored.
   for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE}) std::signal(signal, SIG_DFL);
   if (options.ignored_signal > 0) std::signal(options.ignored_signal, SIG_IGN);
   if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) _exit(126);

@@ -40,8 +40,8 @@ struct Words : std::vector<std::string> {
 CommandResult run_coda(const std::vector<std::string>& arguments,
                        const CommandOptions& options = {});
 
-// Waits until something holds that the command brings about, however slow the machine is; ctest
-// ends a test that waits for ever. False where the command ends before.
+// Waits until the condition holds, however slow the machine is. False if the command ends first.
+// The timeout of ctest ends a test that waits for ever.
 bool wait_until(pid_t child, const std::function<bool()>& holds);
 bool wait_for_file(pid_t child, const std::filesystem::path& file);
 

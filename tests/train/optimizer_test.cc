@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers against their papers' formulas in float64, over several steps and ragged sizes; AdamW
-// to the bit against plain loops; copies and states in bf16; the same bits for any number of
-// threads.
+// Compares each optimizer with the formulas of its paper in float64, over several steps and ragged
+// sizes, and AdamW bit by bit with a plain loop. Also tests bf16 copies, bf16 states, and that the
+// bits do not depend on the number of threads.
 #include "coda/optimizer.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ void draw_gradients(std::vector<Parameter>& parameters, std::mt19937_64& random)
   std::normal_distribution<float> normal(0.1F, 1.0F);
   for (Parameter& parameter : parameters) {
     for (float& gradient : parameter.gradients) gradient = normal(random);
-    // Sizes of gradients differ by orders of magnitude within a tensor, and some are 0.
+    // Within a tensor the magnitudes of gradients differ widely, and some gradients are 0.
     for (size_t i = 0; i < parameter.gradients.size(); i += 5) parameter.gradients[i] *= 1e-6F;
     for (size_t i = 0; i < parameter.gradients.size(); i += 7) parameter.gradients[i] = 0;
   }
@@ -66,7 +66,7 @@ void step_all(TensorUpdate& update, std::vector<Parameter>& parameters, double r
   update.run(tensors, rate, step, scale);
 }
 
-// An element in float64: its weight and states, from its gradient.
+// One element in float64: its weight and its states.
 struct Exact {
   double w = 0;
   double state[2] = {};
@@ -133,8 +133,8 @@ TEST(Optimizer, FollowsItsFormulas) {
         const double rate = 1e-2 * step;
         const double scale = step == 3 ? 0.25 : 1.0;
         step_all(update, parameters, rate, step, scale);
-        moved += 10 * rate;  // momentum adds up to ten steps' gradients
-        // A step has about ten roundings of 2^-24 of the values; they add up over the steps.
+        moved += 10 * rate;  // momentum 0.9 sums the gradients of about ten steps
+        // A step rounds about ten times, by 2^-24 of the value. Errors add up over the steps.
         const double ulps = 10.0 * step * 0x1p-24;
         for (size_t p = 0; p < parameters.size(); ++p) {
           const Parameter& parameter = parameters[p];
@@ -155,7 +155,7 @@ TEST(Optimizer, FollowsItsFormulas) {
   }
 }
 
-// A run goes on to the bit where another version began it.
+// A run that another version of the library began must continue with the same bits.
 TEST(Optimizer, AdamWHasTheBitsOfAPlainLoop) {
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
   const Optimizer optimizer = make_optimizer("adamw");
@@ -189,7 +189,7 @@ TEST(Optimizer, AdamWHasTheBitsOfAPlainLoop) {
   }
 }
 
-// States in bf16 are those of fp32, rounded; the step uses them unrounded.
+// A state in bf16 is the fp32 state, rounded after the step. The step itself uses it unrounded.
 TEST(Optimizer, RoundsStatesBehindTheStep) {
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
   for (const char* name : {"adamw", "sgd", "lion"}) {
@@ -224,7 +224,7 @@ TEST(Optimizer, DecayIsDecoupledAndOnlyWhereAsked) {
     for (const bool decays : {true, false}) {
       const UpdatedTensor tensor{weights, {states.begin(), states.end()}, gradients, {}, decays};
       update.run(std::vector{tensor}, 0.5, 1);
-      EXPECT_EQ(weights[0], 1.5F) << name;  // 2 * (1 - 0.25), and then no more
+      EXPECT_EQ(weights[0], 1.5F) << name;  // 2 * (1 - 0.25), then unchanged
     }
   }
 }
@@ -253,7 +253,7 @@ TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// Signs alone, each step as long as the last, with no state at all.
+// An optimizer without state that moves each weight by the rate times the sign of its gradient.
 TEST(Optimizer, MayBeAProgramsOwn) {
   Optimizer own;
   own.name = "signs";

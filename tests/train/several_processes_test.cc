@@ -388,7 +388,7 @@ TEST(SeveralProcesses, AreComparedAtTheStart) {
   }
 }
 
-// SGD without momentum has no state to share.
+// Includes SGD without momentum, which has no state to divide among the processes.
 TEST(SeveralProcesses, TakeTheCourseOfOneWithEachOptimizer) {
   ModelTrainSettings settings = settings_of(DType::bf16, 1);
   settings.schedule.peak = 1e-3;
@@ -501,7 +501,7 @@ TEST(SeveralProcesses, HaveTheCopiesOfTheirNewWeights) {
   ModelTrainSettings one = settings;
   one.batch = 3;  // each of two processes has as many
   settings.eight_bits = one.eight_bits = EightBits::fp8;
-  for (const int64_t bytes : {int64_t{0}, INT64_MAX}) {  // under the forward, with the update
+  for (const int64_t bytes : {int64_t{0}, INT64_MAX}) {  // gathered in the forward, in the update
     settings.exchange_bytes = bytes;
     std::mutex mutex;
     Course course;

@@ -235,8 +235,8 @@ TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
               HasSubstr("what fits: --recompute layer ("));
 }
 
-// The state is shared: each process has its part of the optimizer's state, and of master weights
-// with a copy.
+// Each process has its part of the optimizer's state and of the master weights, and a bf16 copy of
+// all weights.
 TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
   LlamaConfig config = std::get<LlamaConfig>(tiny_model());
   config.hidden = 256;  // rows that fill a matrix up are few then

@@ -118,7 +118,8 @@ TEST(Trainer, PassesAddUpToOneLargeBatch) {
   EXPECT_THAT(refusal([&] { parts.step(batch_of(0)); }), HasSubstr("4 passes"));
 }
 
-// Memory that the host cannot read: products are contracted there, and those of the host are not.
+// The host cannot read the memory of this backend. The program that updates rows in such memory may
+// contract products into FMAs; the program that updates host memory rounds each product.
 TEST(Trainer, ABackendWithItsOwnMemoryTrainsTheSame) {
   ReferenceBackend here;
   FarBackend far;
@@ -149,8 +150,8 @@ TEST(Trainer, ABackendWithItsOwnMemoryTrainsTheSame) {
   }
 }
 
-// The same formulas, in place and over rows of a matrix. No gradient here is all but 0, whose sign
-// would be that of a rounding.
+// The same formulas update parameters in place, and rows of one matrix. No gradient here is almost
+// 0, because rounding would decide its sign, which Lion uses.
 TEST(Trainer, EachOptimizerTrainsTheSameOnABackendWithItsOwnMemory) {
   ReferenceBackend here;
   FarBackend far;
@@ -178,7 +179,7 @@ TEST(Trainer, EachOptimizerTrainsTheSameOnABackendWithItsOwnMemory) {
   }
 }
 
-// Checkpoints have an optimizer's states under their own names, and go on with that one alone.
+// A checkpoint stores the states of its optimizer by name, and only the same optimizer can resume.
 TEST(Trainer, GoesOnFromACheckpointOfItsOwnOptimizer) {
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
   FarBackend far;
@@ -210,8 +211,7 @@ TEST(Trainer, GoesOnFromACheckpointOfItsOwnOptimizer) {
   }
 }
 
-// A finite loss: what is large is multiplied by 0. Its gradient's square is beyond fp32.
-// The host is steps ahead of the device: it fills no memory that a copy still reads.
+// The host is steps ahead of the device. It must not overwrite memory that a copy still reads.
 TEST(Trainer, ABackendThatIsFarBehindTrainsTheSame) {
   FarBackend far;
   LateBackend late;
@@ -231,6 +231,8 @@ TEST(Trainer, ABackendThatIsFarBehindTrainsTheSame) {
   }
 }
 
+// The loss is finite, because the large input is multiplied by 0. The square of its gradient
+// overflows fp32.
 TEST(Trainer, OnABackendWithItsOwnMemoryANormThatIsNotFiniteLeavesTheStateAsItWas) {
   const Net net;
   FarBackend far;

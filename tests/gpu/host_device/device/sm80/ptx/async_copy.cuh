@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/sm80/ptx/async_copy.cuh on a CPU. What a thread copies arrives when that thread waits for
-// it and not before, so that a kernel that does not wait reads NaN.
+// device/sm80/ptx/async_copy.cuh on a CPU. The copies of a thread arrive only when this thread
+// waits for them, so a kernel that does not wait reads NaN.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@ struct HostCopy {
   u64 from;
   u32 bytes;
 };
-// Of a thread: groups that have not arrived, the last one open.
+// The groups of copies of one thread that have not arrived. The last group is not yet committed.
 using HostCopies = std::vector<std::vector<HostCopy>>;
 inline HostCopies& host_copies() {
   static HostCopies of_thread[kMostHostThreads];

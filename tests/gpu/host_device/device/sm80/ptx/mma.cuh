@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/sm80/ptx/mma.cuh on a CPU: a warp's lanes give each other their fragments.
+// device/sm80/ptx/mma.cuh on a CPU: the lanes of a warp exchange their fragments.
 #pragma once
 
 #include "device/ptx/matrix_move.cuh"
 
 namespace coda::device::sm80 {
 
-// Of the 8x8 matrices lane l has, transposed, elements 2 (l % 4) and the next of row l / 4: of the
-// stored matrix those of column l / 4.
+// ldmatrix with .trans: lane l gets, from each stored 8x8 matrix, the elements of column l / 4 in
+// rows 2 (l % 4) and 2 (l % 4) + 1.
 inline void load_matrices_transposed(u32 (&fragment)[4], SharedAddress address) {
   const u32 lane = thread_index() % 32;
   if (address.byte % 16 != 0) std::abort();
@@ -24,7 +24,8 @@ inline void load_matrices_transposed(u32 (&fragment)[4], SharedAddress address) 
   });
 }
 
-// Lane l has of A rows l / 4 and l / 4 + 8, of B column l / 4, of each k 2 (l % 4) + {0, 1, 8, 9}.
+// mma.m16n8k16: lane l holds rows l / 4 and l / 4 + 8 of A and column l / 4 of B, each at the four
+// k = 2 (l % 4) + {0, 1, 8, 9}.
 template <Element kElement>
 void multiply_add(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   const u32 lane = thread_index() % 32;
