@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of kernels that are kept in tests/gpu/golden.
+// Compares the text of a kernel with a file of tests/gpu/golden.
 #pragma once
 
 #include <string>

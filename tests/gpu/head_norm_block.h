@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention whose queries and keys are normalised in each head before they are rotated, as Qwen3
-// has it: sums over groups of columns behind a product, which the GPU backend makes of a split
-// program.
+// Attention with a norm of queries and keys in each head before RoPE, as in Qwen3. The norm sums
+// over groups of columns after a GEMM, and the GPU backend splits such a program.
 #pragma once
 
 #include "plan/blocks.h"
