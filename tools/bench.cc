@@ -107,8 +107,9 @@ void show(const Benched& benched, bool json) {
 void bench_program(const ProgramBenchFlags& flags) {
   const DimValues sizes = parse_sizes(flags.sizes);
   const std::vector<Program> read = read_programs_stored_as({flags.file}, flags.storage);
-  require(read.size() == 1, flags.file + " has " + std::to_string(read.size()) +
-                                " programs: one is measured at a time, give it a file of its own");
+  require(read.size() == 1,
+          flags.file + " has " + std::to_string(read.size()) +
+              " programs, but only one can be measured: put it into its own file");
   const Program& program = read.front();
   require_sizes(program, sizes);
   refuse_other_sizes({&program, 1}, sizes);

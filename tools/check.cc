@@ -77,7 +77,8 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
   }
   if (!wanted.empty()) output.begin("the formula beside what is stored, both in float64");
   for (const Wanted& one : wanted) {
-    // Larger and smaller inputs at the ragged sizes alone: others have nothing more to say of them.
+    // Scaled inputs are compared only at the ragged sizes, because other sizes would find nothing
+    // more.
     for (size_t i = 0; i < all.size(); ++i) {
       const bool scaled = i == std::min<size_t>(1, all.size() - 1);
       output.add(all[i], compare_with_function(programs, all[i], one, flags.seed, scaled));
@@ -97,14 +98,15 @@ double usual_tolerance(const std::vector<Program>& programs) {
   return tolerance;
 }
 
-// What an author may not have meant: memory that is changed in place, partials of no finalizer.
+// Notes on what an author may not have intended: a tensor that is changed in place, and partials
+// that no finalizer combines.
 void add_notes(const std::vector<Program>& programs, CheckOutput& output) {
   std::map<std::string, const Program*> combined;
   for (const Program& program : programs) {
     for (const StepTensor& t : step_tensors(one_step_plan(program).forward.front())) {
       if (t.read && t.written)
         output.note(t.name + " is an input of " + program.name +
-                    " and an output, one memory: a formula reads what it was before");
+                    " and an output, in the same memory: a formula reads the old values");
     }
     for (const Step& step : program.steps) {
       if (step.kind() == StepKind::combine)
@@ -122,8 +124,8 @@ void add_notes(const std::vector<Program>& programs, CheckOutput& output) {
           kind.lanes == 1 ? ""
                           : ", " + std::string(kind.both.empty() ? kind.results[1] : kind.both);
       output.note(decl.name +
-                  " holds partials, which no program here combines; a finalizer, a "
-                  "program behind this one, makes a vector of them: store(r, combine_" +
+                  " holds partials, which no program here combines; add a "
+                  "finalizer, a program after this one that combines them: store(r, combine_" +
                   (of_rows ? "rows(" : "columns(") + std::string(kind.name) + "(" + decl.name +
                   decl.shape.text() + ")" + result + "))");
     }

@@ -36,12 +36,14 @@ struct DeriveFlags {
 constexpr int64_t kUsualSize = 2048;
 
 struct Derived {
-  std::vector<Program> forward;  // empty: the given programs store all that is read
+  // Empty: the given programs store every tensor that `backward` reads.
+  std::vector<Program> forward;
   std::vector<Program> backward;
   std::vector<std::string> remarks;
 };
 
-// A largest magnitude that programs raise, and the output of a plan that is what it is taken of.
+// A scalar that programs raise to a largest magnitude. `of`: the plan's output whose magnitude it
+// is.
 struct Magnitude {
   std::string scalar;
   std::string of;
@@ -103,7 +105,7 @@ std::string viewed(const Plan& plan, const std::string& name) {
   return of.empty() ? name : viewed(plan, of);
 }
 
-// The tensors that programs store, or read.
+// The tensors that programs read or store; `how` selects which.
 std::set<std::string> named_by(const std::vector<Program>& programs, bool StepTensor::* how) {
   std::set<std::string> names;
   for (const Program& program : programs) {
@@ -115,9 +117,9 @@ std::set<std::string> named_by(const std::vector<Program>& programs, bool StepTe
   return names;
 }
 
-// ---- What is lifted: values whose gradient is asked for, and magnitudes ----
+// ---- What is lifted: values whose gradient is requested, and magnitudes ----
 
-// Of each node, whether the value is made from it.
+// For each node, whether `value` is computed from it.
 std::vector<bool> made_from(const Graph& graph, int value) {
   std::vector<bool> reached(static_cast<size_t>(graph.size()), false);
   reached[static_cast<size_t>(value)] = true;
@@ -128,8 +130,8 @@ std::vector<bool> made_from(const Graph& graph, int value) {
   return reached;
 }
 
-// Stored values that are wanted become inputs, whose gradient there is then: what they are made
-// from is left to the programs.
+// Turns requested stored values into inputs, so that they have gradients. The programs compute
+// these values; the backward does not continue beyond them.
 void cut(Graph& graph, const LiftedTensors& tensors, const std::vector<std::string>& wanted) {
   const auto value_named = [&](const std::string& name) {
     const auto found = tensors.values.find(name);
@@ -151,8 +153,8 @@ void cut(Graph& graph, const LiftedTensors& tensors, const std::vector<std::stri
   for (const auto& [id, name] : stored) graph.become_input(id, name);
 }
 
-// The values whose largest magnitudes a raised scalar is made of: those of their rows are taken
-// first.
+// The values whose largest magnitude a raised scalar is. The scalar is computed from the largest
+// magnitudes of their rows.
 void find_magnitudes(const Graph& graph, int id, std::set<int>& seen, std::vector<int>& found) {
   if (!seen.insert(id).second) return;
   const Node& n = graph.node(id);
@@ -163,7 +165,7 @@ void find_magnitudes(const Graph& graph, int id, std::set<int>& seen, std::vecto
   for (const int operand : n.operands) find_magnitudes(graph, operand, seen, found);
 }
 
-// Takes the scalars that programs raise out of what is lifted: they are statistics, and have no
+// Removes the scalars that programs raise from the lifted tensors: they are statistics and have no
 // gradient.
 std::vector<std::pair<Magnitude, Value>> take_magnitudes(const std::vector<Program>& programs,
                                                          Graph& graph, LiftedTensors& tensors) {
@@ -173,7 +175,7 @@ std::vector<std::pair<Magnitude, Value>> take_magnitudes(const std::vector<Progr
       if (step.kind() != StepKind::abs_max_into) continue;
       const std::string& name = program.tensors[static_cast<size_t>(step.tensor())].name;
       const auto lifted = tensors.values.find(name);
-      if (lifted == tensors.values.end()) continue;  // raised twice
+      if (lifted == tensors.values.end()) continue;  // an earlier step raises the same scalar
       std::set<int> seen;
       std::vector<int> found;
       find_magnitudes(graph, lifted->second.id, seen, found);
@@ -186,9 +188,9 @@ std::vector<std::pair<Magnitude, Value>> take_magnitudes(const std::vector<Progr
   return all;
 }
 
-// ---- The programs that take the forward's place, as the given ones are ----
+// ---- The programs that replace the forward, with the types and names of the given ones ----
 
-// What a store stores, before it was rounded to the plan's type.
+// The value that a store stores, before it is rounded to the plan's type.
 int unrounded(const Program& program, int value) {
   const Step& step = program.steps[static_cast<size_t>(value)];
   return step.kind() == StepKind::as_stored ? step.operands[0] : value;
@@ -201,7 +203,7 @@ int tensor_named(const Program& program, const std::string& name) {
   return -1;
 }
 
-// Removes values that no step uses, and tensors that no step names.
+// Removes values that no step uses, and tensors that no step mentions.
 Program without_unused(const Program& program) {
   std::vector<bool> used(program.steps.size(), false);
   std::vector<bool> named(program.tensors.size(), false);
@@ -256,8 +258,8 @@ Program without_unused(const Program& program) {
   return result;
 }
 
-// Adds an effect on what is stored as `name`, if the program stores that, and takes the store away
-// unless it `stays`.
+// If the program stores `name`, adds an effect of this kind on the same value. Then removes the
+// store unless it `stays`.
 void add_beside_store(Program& program, const std::string& name, const TensorDecl& target,
                       StepKind kind, bool stays) {
   const int stored = tensor_named(program, name);
@@ -286,8 +288,8 @@ void add_beside_store(Program& program, const std::string& name, const TensorDec
   }
 }
 
-// Stores in 8 bits keep their type, and magnitudes their name. What the derived programs read is
-// stored beside it as the plan has it.
+// Stores in 8 bits keep the type that the given programs have, and magnitudes keep their name. If a
+// derived program reads such a tensor, the tensor is also stored in the plan's type.
 void keep_eight_bits(Derived& derived, const std::vector<Program>& given,
                      const std::vector<Magnitude>& magnitudes) {
   std::vector<Program> all = derived.forward;
@@ -361,7 +363,7 @@ Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& give
   return result;
 }
 
-// What the given programs name has the type that they give it.
+// Tensors that the given programs mention keep the type that the given programs have.
 void keep_types(std::vector<Program>& derived, const std::vector<Program>& given) {
   std::map<std::string, DType> types;
   for (const Program& program : given) {
@@ -391,10 +393,10 @@ void write_programs(const Derived& derived, const std::filesystem::path& folder)
 
 // The backward of a graph is a graph.
 void derive(const NamedGraph& graph, const DeriveFlags& flags) {
-  require(flags.sizes.empty() && flags.dtype.empty() && flags.objective == "memory",
-          "--sizes, --dtype and --objective are of programs, whose plans are compared: the "
-          "backward of a graph is "
-          "a graph, which needs none of them; leave them out");
+  require(
+      flags.sizes.empty() && flags.dtype.empty() && flags.objective == "memory",
+      "--sizes, --dtype and --objective apply to programs only, and this file is a graph; leave "
+      "them out");
   const NamedGraph backward = gradient_graph(graph, flags.gradients);
   if (flags.out.empty()) {
     fmt::print("{}", text(backward));
@@ -436,14 +438,12 @@ void run(const DeriveFlags& flags) {
     return derived_from(explain(std::move(source)), given, flags.gradients.empty());
   };
   Derived derived = derived_with(false);
-  // Only what takes the forward's place has to find magnitudes.
+  // Only programs that replace the forward must compute magnitudes.
   if (!derived.forward.empty() && !magnitudes.empty()) derived = derived_with(true);
   keep_types(derived.backward, given);
   if (!derived.forward.empty()) keep_eight_bits(derived, given, magnitudes);
   for (const Magnitude& magnitude : magnitudes)
-    derived.remarks.push_back(magnitude.scalar +
-                              " is a largest magnitude: a statistic, from which "
-                              "no gradient comes");
+    derived.remarks.push_back(magnitude.scalar + " is a largest magnitude, which has no gradient");
   if (!flags.out.empty()) write_programs(derived, flags.out);
   for (const std::string& remark : derived.remarks) fmt::print("# {}\n", remark);
   if (!flags.out.empty()) return;
@@ -474,8 +474,8 @@ void add_derive(CLI::App& app) {
       ->type_name("LIST");
   command
       .add_option("--gradients", flags->gradients,
-                  "The inputs whose gradients are wanted, or stored values: x,w [all inputs that "
-                  "have one]")
+                  "The inputs or stored values to derive gradients of: x,w [all inputs that have "
+                  "one]")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
@@ -485,9 +485,10 @@ void add_derive(CLI::App& app) {
                   "programs reads them, else fp32]")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   command
-      .add_option("--objective", flags->objective,
-                  "memory: what is cheap is computed again in the backward; speed: it is stored "
-                  "where that takes less time")
+      .add_option(
+          "--objective", flags->objective,
+          "memory: the backward recomputes cheap values; speed: such values are stored if that "
+          "takes less time")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
   command

@@ -48,10 +48,10 @@ ExplainedPlan explain(ExplainedGraph source);
 // are 0).
 std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes);
 
-// The programs of the files, one behind the other, as a graph, or the graph of a file: what they
-// store is what is computed, and the plan's own matrices are in the 16 bits that products read,
-// else in fp32. `with_gradients`: also the gradients of all inputs. `prepare` may change what was
-// lifted, and gives outputs that have no gradient.
+// The graph of a file, or the programs of the files, in order, lifted to a graph. The graph
+// computes what the programs store. The plan's own matrices have the 16-bit type that products
+// read, else fp32. `with_gradients`: also compute the gradients of all inputs. `prepare` may change
+// the lifted graph; it returns further outputs, which have no gradient.
 using PrepareLifted = std::function<std::vector<NamedValue>(Graph&, LiftedTensors&)>;
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
                              bool with_gradients, const PrepareLifted& prepare = {});

@@ -32,7 +32,7 @@ Examples:
   coda eval out/book --data other.txt              loss, perplexity, bits a byte
   coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
 )";
-// Instead of those, of each command.
+// Examples for the help of each command, in place of the general ones.
 constexpr const char* kTrainExamples = R"(
 Examples:
   coda train --data book.txt --out out/book        Ctrl-C saves and stops

@@ -16,9 +16,9 @@ namespace coda::tools {
 // The symbols of its tensors' shapes and its values' (column_index(N) reads no tensor).
 std::set<std::string> symbols_of(const Program& program);
 
-// The programs of the files, one behind the other. `storage`, "bf16" or "f16", if it is not empty:
-// matrices that have no type in the text, and so are fp32, are stored in it, as products on a GPU
-// need it. A type that is written stays. Throws Error as read_programs.
+// The programs of the files, in order. `storage`: "", "bf16" or "f16". If it is not empty, matrices
+// without a type in the text are stored in it, because GEMMs on a GPU need 16 bits. A type in the
+// text is kept. Throws Error as read_programs.
 std::vector<Program> read_programs_stored_as(const std::vector<std::string>& files,
                                              const std::string& storage);
 

@@ -65,7 +65,8 @@ struct TrainFlags {
   double final_rate = 0.1;
   int64_t warmup = -1;  // a tenth of the steps, at most 100
   std::string optimizer = "adamw";
-  std::map<std::string, std::optional<double>> settings;  // the optimizer's; none: its default
+  // Settings of the optimizer; without a value: its default.
+  std::map<std::string, std::optional<double>> settings;
   std::string moments = "fp32";
   double clip = 1;
   int64_t save_every = 200;
@@ -84,10 +85,11 @@ double rate_of(const TrainFlags& f) {
   return (f.init.empty() ? 4e-3 : 5e-5) * optimizer_kind(f.optimizer).rate;
 }
 
-// For short runs over small data, AdamW's default is another one than the library's.
+// The default of beta2 for AdamW, which differs from the library's: runs are short and data is
+// small.
 constexpr double kBeta2 = 0.98;
 
-// All settings of the optimizer. Throws Error for one that it does not have.
+// All settings of the optimizer. Throws Error for a setting that the optimizer does not have.
 std::map<std::string, double> optimizer_settings(const TrainFlags& f) {
   std::map<std::string, double> settings;
   for (const OptimizerSetting& setting : optimizer_kind(f.optimizer).settings)
@@ -102,7 +104,7 @@ std::map<std::string, double> optimizer_settings(const TrainFlags& f) {
   return settings;
 }
 
-// "Weight decay of matrices [adamw 0.1, sgd 0.001, lion 1]", of all optimizers that have it.
+// For example "Weight decay of matrices [adamw 0.1, sgd 0.001, lion 0.4]".
 std::string setting_help(const std::string& name) {
   std::string help;
   std::string defaults;
@@ -143,8 +145,9 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& f) {
     }
   }
   command
-      .add_option("--moments", f.moments,
-                  "The optimizer's state: fp32, or bf16, which takes half of it on a GPU")
+      .add_option(
+          "--moments", f.moments,
+          "Type of the optimizer's states: fp32, or bf16, which halves their memory on a GPU")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str()
       ->group("Training");
@@ -225,8 +228,8 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   option(
       "--dtype", f.dtype,
       "fp32; bf16 with fp32 master weights and gradients; fp8: bf16 with products in 8 bits, but "
-      "for the gradient of the head's weight; fp8-kept: as fp8, and what only the backward's "
-      "epilogues read is saved in 8 bits")
+      "for the gradient of the head's weight; fp8-kept: as fp8, and values that only the "
+      "backward's epilogues read are saved in 8 bits")
       ->check(type_or_recipe({"fp32", "bf16"}));
   add_fp8_except_flag(command, f.fp8_except)->group("Training");
   option("--seed", f.seed, "Of initial weights and of the order of the data")
@@ -234,7 +237,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   add_optimizer_flags(command, f);
   std::string rates = "Peak learning rate [0.004, with --init 5e-5";
   for (const OptimizerKind& kind : optimizer_kinds())
-    if (kind.rate != 1) rates += fmt::format("; {}: {} times that", kind.name, kind.rate);
+    if (kind.rate != 1) rates += fmt::format("; {}: {} times as much", kind.name, kind.rate);
   command.add_option("--lr", f.rate, rates + "]")->check(not_negative)->group("Training");
   option("--final-lr", f.final_rate, "Share of it that is left at the last step")
       ->check(number_within(0, 1));
@@ -336,7 +339,8 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   const std::string kind = options.contains("ids") ? "ids" : "data";
   require_state(options.contains(kind), "'options' has no 'data'");
   require_state(options.contains(kFingerprint), "'options' has no 'fingerprint'");
-  options.emplace("optimizer", "adamw");  // versions that had no other did not name it
+  // Older versions had only AdamW and did not store its name.
+  options.emplace("optimizer", "adamw");
   flags.optimizer = options.at("optimizer");
   require_state(
       std::ranges::any_of(optimizer_kinds(),

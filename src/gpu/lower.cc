@@ -25,8 +25,8 @@ void require_types(const Program& program, const DimValues& sizes, const LowerOp
   for (const TensorDecl& tensor : program.tensors) {
     require(tensor.dtype != DType::e4m3 && tensor.dtype != DType::e5m2,
             ProgramSizes(program, sizes, options).description() + ": tensor '" + tensor.name +
-                "' has 8-bit floats, which kernels of the target " +
-                std::string(options.target->name) + " do not take; store it in bf16 or f16");
+                "' has 8-bit floats, which the target " + std::string(options.target->name) +
+                " does not support; store it in bf16 or f16");
   }
 }
 

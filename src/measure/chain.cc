@@ -92,12 +92,12 @@ void require_chain(std::span<const Program> programs) {
       const TensorDecl& first = *entry->second.first;
       const bool is_partial = first.kind != TensorKind::dense;
       require(is_new || !is_partial || decl.kind != TensorKind::dense,
-              "tensor '" + decl.name + "' holds partials that program '" +
-                  entry->second.second->name + "' leaves, and '" + program.name +
-                  "' reads it as values: a finalizer between them makes a vector of the partials, "
-                  "as in store(r, combine_" +
+              "program '" + program.name + "' reads tensor '" + decl.name +
+                  "' as values, but program '" + entry->second.second->name +
+                  "' stores partials in the tensor: combine the partials in a finalizer between "
+                  "the two programs, as in store(r, combine_" +
                   (first.kind == TensorKind::row_partial ? "rows" : "columns") + "(sum(" +
-                  decl.name + first.shape.text() + "))), and is given before what reads r");
+                  decl.name + first.shape.text() + "))), and read r");
       require(is_new || first == decl,
               "tensor '" + decl.name + "' is " + first.shape.text() + ":" +
                   std::string(name_of(first.dtype)) + " in program '" + entry->second.second->name +

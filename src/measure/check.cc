@@ -127,7 +127,7 @@ std::string text(const CheckedTensor& tensor) {
                 (decl.shape.text() + partials).c_str(), tensor.error, tensor.bound,
                 tensor.is_right() ? "ok" : "WRONG");
   if (tensor.is_nan)
-    return line + std::string(" (all elements are NaN, of any inputs: nothing can be compared)");
+    return line + std::string(" (all elements are NaN for any inputs, so nothing can be compared)");
   return line + (tensor.not_finite == 0
                      ? ""
                      : " (" + std::to_string(tensor.not_finite) + " elements are not finite)");
@@ -176,7 +176,7 @@ std::string text(const CheckReport& report) {
 CheckReport check_program(const Program& program, const DimValues& sizes,
                           const CheckOptions& options) {
   require(options.backend.empty() || options.backend == "cpu" || options.backend == "gpu",
-          "a program is checked on \"cpu\", \"gpu\" or all that there are, not on '" +
+          "the backend to check must be \"cpu\", \"gpu\" or empty (all backends), not '" +
               options.backend + "'");
   const std::string why = options.backend == "cpu" ? "" : why_no_gpu();
   require(options.backend != "gpu" || why.empty(), why);

@@ -50,13 +50,12 @@ class WrittenBackward {
     for (const auto& [name, decl] : measure::tensors_of(backward).inputs) {
       if (known.contains(name) || drawn.values.contains(name)) continue;
       const auto of = differentiated(name, of_forward_.stored);
-      require(
-          of.has_value(),
-          "the backward reads '" + name +
-              "', which the forward neither reads nor stores, nor is it "
-              "named as the gradient of what the forward stores: grad_of_" +
-              of_forward_.stored.begin()->first + ", or d" + of_forward_.stored.begin()->first +
-              (decl.shape.is_scalar() ? "; a size is a number of a program, as in size(N)" : ""));
+      require(of.has_value(),
+              "the backward reads '" + name +
+                  "', but the forward neither reads nor stores it, and its name is not that of the "
+                  "gradient of a stored tensor, such as grad_of_" +
+                  of_forward_.stored.begin()->first + " or d" + of_forward_.stored.begin()->first +
+                  (decl.shape.is_scalar() ? " (a program reads a size N as size(N))" : ""));
       const PhysicalShape shape = physical_shape(decl, sizes);
       given_[name] = upstream_[*of] =
           measure::random_values(static_cast<size_t>(shape.rows * shape.cols), random_);
@@ -103,9 +102,9 @@ class WrittenBackward {
       auto of = differentiated(name, of_forward_.inputs);
       if (!of) of = differentiated(name, intermediates_);
       if (!of) continue;
-      require(gradient.values.size() == known.at(*of).size(), "'" + name + "' has the shape " +
-                                                                  shape_text(gradient) + ", and '" +
-                                                                  *of + "' other elements");
+      require(gradient.values.size() == known.at(*of).size(),
+              "'" + name + "' has the shape " + shape_text(gradient) + ", but '" + *of +
+                  "' has another number of elements");
       double error = 0;
       for (int i = 0; i < (is_usual ? kDirections : 1); ++i)
         error = std::max(error, measure::gradient_error(
@@ -149,10 +148,9 @@ class WrittenBackward {
     std::vector<std::string> names;
     std::vector<int> roots;
     for (const auto& [of, weights] : upstream_) {
-      require(lifted_.values.contains(of),
-              "the gradient of '" + of +
-                  "' is given, a partial that a program combines: give "
-                  "that of what is made of it");
+      require(lifted_.values.contains(of), "the gradient of '" + of +
+                                               "' is given, but a program combines this partial: "
+                                               "give the gradient of the combined tensor");
       names.push_back(of);
       roots.push_back(lifted_.values.at(of).id);
     }
@@ -184,10 +182,10 @@ class WrittenBackward {
     double sum = 0;
     for (const auto& [of, weights] : upstream_) {
       const std::vector<double>& values = arrays.at(of).values;
-      require(values.size() == weights.size(), "the gradient of '" + of +
-                                                   "' has not the shape of the forward's, which "
-                                                   "is " +
-                                                   shape_text(arrays.at(of)));
+      require(values.size() == weights.size(),
+              "the gradient of '" + of +
+                  "' does not have the shape of the tensor in the forward, " +
+                  shape_text(arrays.at(of)));
       for (size_t i = 0; i < values.size(); ++i) sum += values[i] * weights[i];
     }
     return sum;

@@ -167,10 +167,10 @@ std::string text(const Comparison& comparison) {
     if (!tensor.remark.empty()) say(tensor.remark);
     if (tensor.nan != 0) {
       say(std::to_string(tensor.nan) + of_all + "are NaN in both, " +
-          (tensor.may_be_nan
-               ? "as is said"
-               : "which compares nothing: say where NaN is meant, as in where(x > 0, log(x), nan), "
-                 "or give inputs that have numbers (--in and --expect)"));
+          (tensor.may_be_nan ? "as declared"
+                             : "so nothing was compared: write where NaN is intended, as in "
+                               "where(x > 0, log(x), nan), or give inputs with finite results "
+                               "(--in and --expect)"));
     }
     lines += (why.empty() ? "" : ": " + why) + "\n";
     for (const std::string& example : tensor.examples) lines += "    " + example + "\n";

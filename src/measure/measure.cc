@@ -24,8 +24,9 @@ using measure::Candidate;
 using measure::PlanRun;
 
 bool is_on_gpu(const MeasureOptions& options) {
-  require(options.backend == "cpu" || options.backend == "gpu" || options.backend == "best",
-          "times are taken on \"cpu\", \"gpu\" or \"best\", not on '" + options.backend + "'");
+  require(
+      options.backend == "cpu" || options.backend == "gpu" || options.backend == "best",
+      "the backend to measure must be \"cpu\", \"gpu\" or \"best\", not '" + options.backend + "'");
   if (options.backend == "cpu") return false;
   const std::string why = why_no_gpu();
   require(options.backend == "best" || why.empty(), why);

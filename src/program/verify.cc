@@ -225,8 +225,8 @@ class Verifier {
     const auto refuse_stored = [&](int t) {
       check(t < 0 || stored[t] < 0, i, [&] {
         return "tensor '" + tensor(t).name + "' is stored at " + place_of_step(stored[t]) +
-               " and cannot be read as a whole, for an input and an output of one name are one "
-               "memory; store the result under another name";
+               " and cannot be read as a whole, because an input and an output of the same name "
+               "share memory; store the result under another name";
       });
     };
     for (const GemmSegment& segment : s.segments())
@@ -247,9 +247,9 @@ class Verifier {
     }
     check(in_place, i, [&] {
       return "tensor '" + tensor(s.tensor()).name + "' is stored at " + place_of_step(store) +
-             "; it may only be read before, at the same place of the same tile, for an input and "
-             "an "
-             "output of one name are one memory; or store the result under another name";
+             "; it may only be read before, at the same place of the same tile, because an input "
+             "and "
+             "an output of the same name share memory; or store the result under another name";
     });
   }
 

@@ -237,7 +237,7 @@ Pattern Pattern::of_regex(std::string_view regex, const std::string& source) {
   }
   require(!automaton->matches_nothing(),
           source + ": the regular expression " + in_quotes(regex) +
-              " matches where there is nothing, which is not supported (give token ids made with "
+              " matches the empty string, which is not supported (give token ids made with "
               "Python's tokenizers)");
   return Pattern(std::move(automaton));
 }

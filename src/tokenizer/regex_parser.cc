@@ -71,7 +71,7 @@ class Parser {
   }
 
   RegexNode choice() {
-    if (++depth_ > kDeepest) refuse("groups within groups");
+    if (++depth_ > kDeepest) refuse("too many nested groups");
     RegexNode node{.kind = Kind::choice, .set = {}, .parts = {}};
     do node.parts.push_back(sequence());
     while (takes("|"));
@@ -103,7 +103,7 @@ class Parser {
     const std::string pair{static_cast<char>(before | 0x20), static_cast<char>(letter | 0x20)};
     if (!is_letter(before) || !is_letter(letter)) return;
     for (const char* joined : {"ss", "st", "ff", "fi", "fl"})
-      if (pair == joined) refuse("the letters " + pair + " in either case");
+      if (pair == joined) refuse("the letters " + pair + " while case is ignored");
   }
 
   // Parses one item that may have a repeat count; sets `letter` if the item is a literal character.
@@ -160,7 +160,7 @@ class Parser {
 
   PointSet one_point(const RegexNode& node) const {
     if (node.kind == Kind::set) return node.set;
-    if (node.kind != Kind::choice) refuse("a look ahead at more or less than one character");
+    if (node.kind != Kind::choice) refuse("a lookahead that is not one character long");
     PointSet all;
     for (const RegexNode& part : node.parts) all = all | one_point(part);
     return all;
@@ -178,12 +178,12 @@ class Parser {
         if (!interval(least, most)) break;
         is_interval = true;
       }
-      if (may_be_empty(node)) refuse("a count of what may be empty");
+      if (may_be_empty(node)) refuse("a repeat of an expression that may match the empty string");
       const bool is_lazy = takes("?");
-      if (is_lazy && is_interval && least == most) refuse("a '?' behind '{n}'");
+      if (is_lazy && is_interval && least == most) refuse("a '?' after '{n}'");
       const bool is_possessive = !is_interval && !is_lazy && takes("+");
       if (is_possessive && node.kind != Kind::set)
-        refuse("a count with '+' behind it of more than one character");
+        refuse("a possessive repeat of more than one character");
       const PointSet set = node.set;
       RegexNode outer{.kind = Kind::repeat,
                       .set = {},
@@ -280,7 +280,7 @@ class Parser {
     const bool is_short = end.empty() && (digits != most_digits || (digits == 2 && value > 0x7F));
     rest_.remove_prefix(digits);
     if (error != std::errc() || is_short || value >= kCodePoints || !takes(end))
-      refuse("a number of a code point that is none");
+      refuse("a number that is not a code point");
     return value;
   }
 
@@ -299,9 +299,9 @@ class Parser {
 
   // Parses a class after its '['.
   PointSet bracket() {
-    if (++depth_ > kDeepest) refuse("classes within classes");
+    if (++depth_ > kDeepest) refuse("too many nested classes");
     const bool is_outside = takes("^");
-    if (rest_.starts_with("]")) refuse("a bracket that closes at once");
+    if (rest_.starts_with("]")) refuse("an empty class '[]'");
     PointSet all;
     std::optional<PointSet> others;  // the intersection of the operands before the last '&&'
     while (!takes("]")) {
@@ -342,7 +342,7 @@ class Parser {
     } else if (rest_[0] != '[') {
       last = next_point();
     }
-    if (!last || *last < *first) refuse("a range that does not end behind its start");
+    if (!last || *last < *first) refuse("a range that ends before it starts");
     return in_either_case(PointSet::range(*first, *last));
   }
 
@@ -384,12 +384,12 @@ class Parser {
          {*points_with("lc"), *points_with("nl"), *points_with("so"), *points_with("mn")}) {
       const PointSet both = set & cased & others;
       if (!both.empty() && both != (cased & others))
-        refuse("letters other than ASCII's in either case");
+        refuse("letters outside ASCII while case is ignored");
     }
     const PointSet ascii = *points_with("lc") & PointSet::range(0, 0x7F);
     const PointSet some = set & ascii;
     if (!(set & *points_with("lc") & others).empty() && some != ascii)
-      refuse("letters other than ASCII's in either case");
+      refuse("letters outside ASCII while case is ignored");
   }
 
   std::string_view whole_;

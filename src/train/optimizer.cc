@@ -35,9 +35,9 @@ std::map<std::string, double> with_defaults(const OptimizerKind& kind,
                                             const std::map<std::string, double>& given) {
   std::map<std::string, double> settings = given;
   for (const auto& [name, value] : given) {
-    require(
-        std::ranges::find(kind.settings, name, &OptimizerSetting::name) != kind.settings.end(),
-        in_quotes(name) + " is no setting of " + kind.name + "; it has " + names_of(kind.settings));
+    require(std::ranges::find(kind.settings, name, &OptimizerSetting::name) != kind.settings.end(),
+            in_quotes(name) + " is no setting of " + kind.name + "; its settings are " +
+                names_of(kind.settings));
   }
   for (const OptimizerSetting& setting : kind.settings) {
     const double value = settings.emplace(setting.name, setting.value).first->second;
@@ -71,12 +71,13 @@ Optimizer make_optimizer(std::string_view name, const std::map<std::string, doub
   const OptimizerKind& kind = optimizer_kind(name);
   const std::map<std::string, double> all = with_defaults(kind, settings);
   require(states == DType::f32 || states == DType::bf16,
-          kind.name + ": its state is f32 or bf16, not " + std::string(name_of(states)));
+          kind.name + ": the type of its states must be f32 or bf16, not " +
+              std::string(name_of(states)));
   for (const OptimizerSetting& setting : kind.settings) {
     require(states == DType::f32 || !setting.is_share || all.at(setting.name) <= kMostKept,
-            kind.name + ": a state in bf16 would never fade with " + setting.name + " of " +
+            kind.name + ": a bf16 state would never fade with " + setting.name + " of " +
                 std::to_string(all.at(setting.name)) +
-                ": take a value up to 0.996, or the state in fp32");
+                ": give a value of at most 0.996, or use fp32 states");
   }
   Optimizer optimizer = kind.make(all, states);
   optimizer.name = kind.name;

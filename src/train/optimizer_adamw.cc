@@ -10,10 +10,10 @@ namespace coda::optimizers {
 OptimizerKind adamw() {
   return {
       .name = "adamw",
-      .summary = "AdamW: two moments of the gradients",
-      .settings = {{"beta1", 0.9, true, "memory of gradients"},
-                   {"beta2", 0.95, true, "memory of their squares"},
-                   {"adam-eps", 1e-8, false, "added to the root"},
+      .summary = "Adam with decoupled weight decay",
+      .settings = {{"beta1", 0.9, true, "decay rate of the averaged gradients"},
+                   {"beta2", 0.95, true, "decay rate of the averaged squares"},
+                   {"adam-eps", 1e-8, false, "added to the denominator"},
                    {"decay", 0.1, false, "weight decay of matrices"}},
       .make =
           [](const std::map<std::string, double>& settings, DType states) {

@@ -8,10 +8,10 @@ namespace coda::optimizers {
 OptimizerKind lion() {
   return {
       .name = "lion",
-      .summary = "the sign of a mean of gradients",
+      .summary = "an update by the sign of averaged gradients",
       .rate = 0.25,
-      .settings = {{"beta1", 0.9, true, "memory of gradients"},
-                   {"beta2", 0.99, true, "memory of later steps' gradients"},
+      .settings = {{"beta1", 0.9, true, "decay rate of the average that the update uses"},
+                   {"beta2", 0.99, true, "decay rate of the stored average"},
                    {"decay", 0.4, false, "weight decay of matrices"}},
       .make =
           [](const std::map<std::string, double>& settings, DType states) {

@@ -10,7 +10,7 @@ OptimizerKind sgd() {
       .name = "sgd",
       .summary = "gradient descent with momentum",
       .rate = 25,
-      .settings = {{"momentum", 0.9, true, "share of earlier steps in a step"},
+      .settings = {{"momentum", 0.9, true, "decay rate of the accumulated gradients"},
                    {"decay", 1e-3, false, "weight decay of matrices"}},
       .make =
           [](const std::map<std::string, double>& settings, DType states) {

@@ -302,7 +302,8 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
   const RefusedProgram cases[] = {
       {"program forward.l0.p { store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16)) }",
        {{"M", int64_t{1} << 31}, {"N", 8}, {"K", 8}},
-       "a product has 2147483648 rows, and a kernel counts to 2147483647; run it over fewer rows"},
+       "a product has 2147483648 rows, but a kernel supports at most 2147483647; run it over fewer "
+       "rows"},
   };
   for (const RefusedProgram& c : cases) {
     try {

@@ -175,8 +175,8 @@ TEST(WrongVariants, WhereBothAreNanNothingIsRightUnlessTheFormulaSaysSo) {
   const std::vector<Program> programs = programs_of({"store(y, log(-abs(tile(x[M, N])) - 1))\n"});
   const Comparison silent = compare_with_formula(programs, kAll, "y = log(-abs(x) - 1)", 1);
   EXPECT_FALSE(silent.is_right());
-  EXPECT_THAT(text(silent), HasSubstr("910 of 910 elements are NaN in both, which compares "
-                                      "nothing: say where NaN is meant"));
+  EXPECT_THAT(text(silent), HasSubstr("910 of 910 elements are NaN in both, so nothing "
+                                      "was compared: write where NaN is intended"));
   EXPECT_TRUE(compare_with_formula(programs, kAll, "y = x * nan", 1).is_right());
   const CheckReport report = check_program(programs.front(), kAll, {.backend = "cpu"});
   EXPECT_FALSE(report.is_right());

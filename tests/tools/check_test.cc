@@ -277,14 +277,15 @@ TEST(Check, NotesSayWhatIsChangedInPlaceAndWhichPartialsNobodyCombines) {
   const CommandResult result =
       run_coda({"check", file, "--backend", "cpu", "--sizes", "M=5,N=7,K=6"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("note: dw is an input of p and an output, one memory"));
+  EXPECT_THAT(result.out, HasSubstr("note: dw is an input of p and an output, in the same memory"));
   EXPECT_THAT(result.out, HasSubstr("note: squares holds partials, which no program here combines; "
-                                    "a finalizer, a program behind this one, makes a vector of "
+                                    "add a finalizer, a program after this one that combines "
                                     "them: store(r, combine_rows(sum(squares[N, K])))"));
   const std::string reader =
       folder.write("q.coda", "program q {\n  store(y, tile(dw[N, K]) * per_row(squares[N]))\n}\n");
   EXPECT_THAT(run_coda({"check", file, reader, "--backend", "cpu"}).out,
-              HasSubstr("'q' reads it as values: a finalizer between them makes a vector"));
+              HasSubstr("program 'q' reads tensor 'squares' as values, but program 'p' stores "
+                        "partials in the tensor"));
 }
 
 TEST(Check, HelpHasExamplesOfItsCommand) {

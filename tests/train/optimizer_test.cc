@@ -277,7 +277,7 @@ TEST(Optimizer, RefusesSettingsWithoutMeaning) {
   EXPECT_EQ(message("adamw", {}), "");
   EXPECT_THAT(message("adam", {}), HasSubstr("'adam': choose one of adamw, sgd, lion"));
   EXPECT_THAT(message("sgd", {{"beta1", 0.9}}),
-              HasSubstr("'beta1' is no setting of sgd; it has momentum, decay"));
+              HasSubstr("'beta1' is no setting of sgd; its settings are momentum, decay"));
   EXPECT_THAT(message("adamw", {{"beta1", 1}}), HasSubstr("beta1 must be at least 0 and below 1"));
   EXPECT_THAT(message("lion", {{"beta2", -0.1}}), HasSubstr("lion: beta2"));
   EXPECT_THAT(message("sgd", {{"momentum", 1}}), HasSubstr("momentum"));

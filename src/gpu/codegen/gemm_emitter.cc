@@ -31,7 +31,8 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
     const SpaceAnalysis& space = kernel.spaces[i];
     const int64_t rows = sizes.size(map.spaces[space.space].shape.rows);
     require(rows <= kMostRows, sizes.description() + ": a product has " + std::to_string(rows) +
-                                   " rows, and a kernel counts to " + std::to_string(kMostRows) +
+                                   " rows, but a kernel supports at most " +
+                                   std::to_string(kMostRows) +
                                    "; run it over fewer rows at a time");
     const std::string name = "Space" + std::to_string(i);
     structs += space_text(sizes, map, space, config, keeps_tables, name, arguments) + "\n";
