@@ -166,8 +166,8 @@ void add_explain(CLI::App& app) {
   command
       .add_option("--dtype", flags->dtype,
                   "Storage of weights and activations: fp32 or bf16; fp8: bf16 with products in 8 "
-                  "bits, but for the gradient of the head's weight; fp8-kept: as fp8, with what "
-                  "only the backward's epilogues read [fp32; of files the "
+                  "bits, but for the gradient of the head's weight; fp8-kept: as fp8, and values "
+                  "that only the backward's epilogues read are saved in 8 bits [fp32; of files the "
                   "16 bits that their products read]")
       ->check(type_or_recipe({"fp32", "bf16"}));
   add_fp8_except_flag(command, flags->fp8_except);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products in 8 bits: what a plan with CompileOptions::eight_bits asks of who runs it. Each
-// operand has one scale for the tensor, found from the largest magnitudes of earlier runs
-// (TransformerEngine calls it delayed scaling). So a value leaves in 8 bits at once, and the plan
-// takes its new largest magnitude in passing. docs/fp8.md says what each gains and costs.
+// GEMMs in 8 bits: what the caller that runs a plan with CompileOptions::eight_bits must do. Each
+// operand has one scale for the whole tensor, computed from the largest magnitudes of earlier runs
+// (TransformerEngine calls this delayed scaling). Therefore a program can store a value in 8 bits
+// at once, and finds the tensor's new largest magnitude while it stores. docs/fp8.md lists the
+// speed and the loss of each setting.
 #pragma once
 
 #include <cstdint>

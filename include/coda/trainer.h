@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training any graph that has a loss, a step at a time: gradients of a batch (in several passes
-// where it is large), clipping, an optimizer on fp32 weights. After n steps the state is a function
-// of settings, data and n only; so whoever saves it and goes on later gets bitwise what an
-// uninterrupted run gets.
+// Trains any graph that has a loss, one training step at a time: the gradients of a batch (in
+// several microbatches if the batch is large), clipping, and an optimizer on fp32 weights. The
+// state after n steps depends only on settings, data and n. A run that resumes from a saved state
+// therefore has bitwise the results of an uninterrupted run.
 //
 //     Trainer trainer(graph, loss, initial_weights(graph, 1), *backend, options);
 //     while (trainer.step_count < options.schedule.total_steps) trainer.step({{"x", x}, {"t", t}});

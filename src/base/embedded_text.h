@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of the source tree that is in the library as text, so that none is needed at run time:
-// coda_embed of cmake/targets.cmake makes the functions that return them.
+// A file of the source tree that is embedded in the library as text, so that no file is needed at
+// run time. coda_embed of cmake/targets.cmake generates the functions that return such files.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU backend: programs become kernels (lower), are compiled or found in the cache, and are
-// launched on the caller's stream. It never waits for the GPU, except in synchronize(); after one
-// run with the same tensors, runs may be captured into a CUDA graph. Tensors are in device memory.
-// Invariant: the same bits from run to run and for every tile configuration.
+// The GPU backend. It lowers programs to kernels (lower), compiles them or finds them in the cache,
+// and launches them on the caller's stream. Only synchronize() waits for the GPU. After one run
+// with the same tensors, runs may be captured into a CUDA graph. Tensors are in device memory.
+// Invariant: results have the same bits in every run and for every tile configuration.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct GpuOptions {
   int device = -1;  // -1: of the thread's current CUDA context, else 0
   CacheOptions cache;
   unsigned compile_threads = 0;  // 0: as many as the machine has
-  Lowering lowering;             // called from several threads at once; empty: plan_program()
+  Lowering lowering;             // several threads may call it at once; empty: plan_program()
   GpuAttention attention = GpuAttention::repeatable;
   // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
   // Never with a driver that cannot capture that into graphs.

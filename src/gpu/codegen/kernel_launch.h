@@ -39,8 +39,8 @@ struct ScratchTensor {
   friend bool operator==(const ScratchTensor&, const ScratchTensor&) = default;
 };
 
-// Among a launch's pointers: no tensor, but a u32 that is 0 between launches, which deals out tiles
-// (device/sm90/tile_scheduler.cuh).
+// An entry among a launch's pointers that is no tensor: a u32 counter that deals out tiles
+// (device/sm90/tile_scheduler.cuh). It is 0 between launches.
 inline constexpr int kTileCounter = -1;
 
 // The kernel takes one argument, in this order and without gaps:
