@@ -123,7 +123,9 @@ sanitize: setup
 	@$(CMAKE) -G Ninja -S . -B $(BUILD_SANITIZE) $(CMAKE_ARGS) -DCODA_SANITIZE=ON \
 		> $(BUILD_SANITIZE)/configure.log 2>&1 \
 		|| { cat $(BUILD_SANITIZE)/configure.log; exit 1; }
-	$(CMAKE) --build $(BUILD_SANITIZE) -j $(JOBS) --target all_tests
+	@scripts/setup.sh judges > $(BUILD_SANITIZE)/judges.log 2>&1 & \
+		$(CMAKE) --build $(BUILD_SANITIZE) -j $(JOBS) --target all_tests; built=$$?; \
+		wait $$! || { cat $(BUILD_SANITIZE)/judges.log >&2; exit 1; }; exit $$built
 	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS)
 
 # Coverage-guided fuzzing of everything that reads a file or a network message, an hour for each

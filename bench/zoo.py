@@ -355,14 +355,36 @@ def is_wrong(row: dict) -> bool:
     return row["ours"] > max(1.5 * row["eager"], 1e-5 if row["dtype"] == "float32" else 1e-3)
 
 
+_INTRODUCTION = """\
+# How much of other people's models is fused
+
+`make zoo` writes this page. Each row is one training step on a CPU of a model that is compiled with
+`torch.compile(model, backend="coda", options={{"cost_model": False}})`. Models have their default settings except for
+small sizes and no dropout. A name without a prefix is a class of transformers, or a module of bench/zoo_modules.py.
+
+- *linear layers fused*: how many of the model's linear layers run in our programs.
+- *graphs*: how many graphs Dynamo makes of the model.
+- *error*: the relative errors against float64 of the loss and of each parameter's gradient, as their root mean
+  square. A row is **wrong** if our error is more than 1.5 times eager's.
+- *left to PyTorch*: the number of linear layers that are not fused, and the reason. Grouped GEMMs of experts
+  (`_grouped_mm`) stay PyTorch's and do not count as linear layers. Phimoe chooses its experts at random, so that its
+  error is large in every type.
+
+{total}
+
+| model | type | linear layers fused | graphs | error | eager's error | left to PyTorch |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
 def _line(row: dict) -> str:
     name = f"| {row['model']} | {row['dtype']} |"
     if "failed" in row:
-        return f"{name} - | - | | {row['failed'].replace('|', '/')} |"
+        return f"{name} | | | | {row['failed'].replace('|', '/')} |"
     left = "; ".join(f"{count}: {why}" for why, count in row["left"].items())[:200]
     wrong = " **wrong**" if is_wrong(row) else ""
     return (f"{name} {row['fused']} of {row['layers']} | {row['graphs']} | "
-            f"{row['ours']:.1e}, {row['eager']:.1e}{wrong} | {left.replace('|', '/')} |")
+            f"{row['ours']:.1e}{wrong} | {row['eager']:.1e} | {left.replace('|', '/')} |")
 
 
 def _page(rows: list[dict]) -> str:
@@ -372,19 +394,11 @@ def _page(rows: list[dict]) -> str:
     whole = [row for row in rows if "failed" not in row]
     layers, fused = (sum(row[key] for row in whole) for key in ("layers", "fused"))
     wrong = [row["model"] for row in whole if is_wrong(row)]
-    lines = [
-        "# What is fused of other people's models", "",
-        "Written by `make zoo`: transformers' classes with their default settings, small sizes, no "
-        "dropout, a training step on a CPU", "with `\"cost_model\": False`. Errors are of loss and "
-        "gradients against float64: ours, then eager's own.",
-        "Wrong is what is more than 1.5 times eager's. Grouped products of experts stay PyTorch's "
-        "and are not counted. Phimoe draws its experts at random, others in each type.", "",
+    total = (
         f"PyTorch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}. "
-        f"{len(whole)} of {len(rows)} rows ran; {fused} of {layers} linear layers are fused "
-        f"({100 * fused / max(layers, 1):.1f} %); wrong: {', '.join(wrong) or 'none'}.", "",
-        "| model | type | linear layers fused | graphs | error: ours, eager | left to PyTorch |",
-        "| --- | --- | --- | --- | --- | --- |", *map(_line, rows)]
-    return "\n".join(lines) + "\n"
+        f"{len(whole)} of {len(rows)} rows ran. {fused} of {layers} linear layers are fused "
+        f"({100 * fused / max(layers, 1):.1f} %). Wrong rows: {', '.join(wrong) or 'none'}.")
+    return _INTRODUCTION.format(total=total) + "".join(_line(row) + "\n" for row in rows)
 
 
 def main() -> int:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs ctest in a build folder and closes with why tests were skipped, each reason once, and "N
 # passed, N failed[, N skipped]" from its counts. Fails if a test failed, or if there was none to
-# run; where all are skipped with a reason (no GPU), that is no failure.
+# run; where all are skipped with a reason (no GPU), that is no failure. With CODA_NO_SKIPS=1, as in
+# CI, where all that tests need is installed, a skipped test is a failure.
 # Usage: run_tests.sh BUILD [JOBS [CTEST ARGUMENTS...]]
 set -euo pipefail
 build=$1
@@ -23,6 +24,7 @@ status=0
   --output-junit "$report" "$@" | shorten || status=$?
 
 python3 - "$report" "$status" <<'PY'
+import os
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -41,5 +43,9 @@ for case in suite.iter("testcase"):
         reasons.update(re.findall(r"^skipped, .*$", case.findtext("system-out", ""), re.MULTILINE))
 print(*sorted(reasons), sep="\n", end="\n" if reasons else "")
 print(f"{passed} passed, {failed} failed" + (f", {others} skipped" if others else ""))
+if others and os.environ.get("CODA_NO_SKIPS"):
+    sys.exit("run_tests: skipped tests fail here (CODA_NO_SKIPS): " + ", ".join(
+        case.get("name") for case in suite.iter("testcase")
+        if case.get("status") not in ("run", "fail")))
 sys.exit(status or (1 if failed or not (passed or reasons) else 0))
 PY

@@ -23,7 +23,7 @@ sys.path.insert(0, str(_ROOT / "bench"))
 
 import zoo  # a script of bench/, found through sys.path
 
-_ROW = re.compile(r"\| (.+?) \| (float32|bfloat16) \| (\d+) of (\d+) \| \d+ \| .*?, (\S+) \|")
+_ROW = re.compile(r"\| (.+?) \| (float32|bfloat16) \| (\d+) of (\d+) \| \d+ \| \S+ \| (\S+) \|")
 
 
 def _rows():
@@ -38,6 +38,13 @@ def _rows():
 class Zoo(unittest.TestCase):
     def test_the_page_has_at_least_60_architectures(self):
         self.assertGreaterEqual(len({name for name, _ in _rows()}), 60)
+
+    def test_the_page_is_of_the_versions_that_tests_have(self):
+        required = (_ROOT / "requirements.txt").read_text()
+        torch_version, transformers_version = (
+            re.search(rf"^{name}==(\S+)", required, re.MULTILINE)[1]
+            for name in ("torch", "transformers"))
+        self.assertIn(f"PyTorch {torch_version}, transformers {transformers_version}.", _PAGE)
 
     @unittest.skipUnless(_VERSIONS in _PAGE, "the page is of other versions")
     def test_two_models(self):
