@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <set>
+#include <string_view>
 
 #include "base/memory_error.h"
 #include "coda/error.h"
@@ -12,6 +14,7 @@
 #include "train/compared_settings.h"
 #include "train/gradient_session.h"
 #include "train/step_update.h"
+#include "train/update_programs.h"
 
 namespace coda {
 namespace {
@@ -31,6 +34,10 @@ void check(const Graph& graph, Value loss, const Weights& weights, const TrainOp
           "a step has at least one pass, not " + std::to_string(options.accumulate));
   require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
                                  std::to_string(options.clip));
+  std::set<std::string_view> names{kMaster, kGradient, kCopy};
+  for (const OptimizerState& state : options.optimizer.states)
+    require(names.insert(state.name).second,
+            "the optimizer has two states '" + state.name + "', or that name is reserved");
   check_step(graph, loss, weights);
 }
 

@@ -97,7 +97,7 @@ void exit_with_message(const std::function<void()>& call) {
 }
 
 TEST_F(BadInput, TensorsThatDoNotFitAreRefusedAndAProgramGoesOn) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const auto kernel = backend->prepare(twice(), sizes());
   const DeviceTensor x = tensor();
@@ -135,7 +135,7 @@ TEST_F(BadInput, TensorsThatDoNotFitAreRefusedAndAProgramGoesOn) {
 }
 
 TEST_F(BadInput, IndicesLieSideBySide) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const std::vector<TensorDecl> decls{{.name = "table", .shape = {7, 24}},
                                       {.name = "ids", .shape = {"M", 1}, .dtype = DType::i32},
                                       {.name = "out", .shape = {"M", 24}}};
@@ -173,7 +173,7 @@ TEST_F(BadInput, SizesMustBePositiveAndKnown) {
 }
 
 TEST_F(BadInput, AnOutputMustNotOverlapAnInput) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   Session session(plan_of_two(), *backend, sizes());
   const DeviceTensor x = tensor();
@@ -190,7 +190,7 @@ TEST_F(BadInput, AnOutputMustNotOverlapAnInput) {
 }
 
 TEST_F(BadInput, ExhaustedMemoryLeavesNothingBehindAndTheProcessGoesOn) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   {
     const auto backend = make_gpu_backend(options());
     fake_->fails["cuMemAllocAsync"] = 2;
@@ -204,7 +204,7 @@ TEST_F(BadInput, ExhaustedMemoryLeavesNothingBehindAndTheProcessGoesOn) {
 }
 
 TEST_F(BadInput, ADamagedEntryOfTheCacheIsCompiledAnewWithANotice) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   make_gpu_backend(options())->prepare(twice(), sizes());
   EXPECT_THAT(notices_, IsEmpty());
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
@@ -226,7 +226,7 @@ TEST_F(BadInput, ADamagedEntryOfTheCacheIsCompiledAnewWithANotice) {
 // A kernel failed; every call that reaches the GPU says so, with the remedy, and what is freed
 // afterwards does not end the process.
 TEST_F(BadInput, APoisonedContextIsSaidToBeSoByEveryCall) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const Stream stream = Stream::make();
   backend->use_stream(stream);

@@ -359,7 +359,7 @@ TEST(CacheKey, NamesTextAndDeviceCode) {
 }
 
 TEST_F(CubinCacheTest, ABuilderCompilesOnceAndNamesTheProgramOfATextThatDoesNot) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const std::string source = "extern \"C\" __global__ void kernel(int* x) { *x = 1; }";
   KernelBuilder first(options());
   const CompiledKernel kernel = first.build("store_one", source);

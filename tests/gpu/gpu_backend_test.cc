@@ -116,7 +116,7 @@ class GpuBackendTest : public ::testing::Test {
 };
 
 TEST_F(GpuBackendTest, ALaunchHasDescriptorsAddressesAndNumbersInOrder) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const Stream stream = Stream::make();
   backend->use_stream(stream);
@@ -159,7 +159,7 @@ TEST_F(GpuBackendTest, ALaunchHasDescriptorsAddressesAndNumbersInOrder) {
 
 // ... with a driver that captures such launches into graphs, and unless it is switched off.
 TEST_F(GpuBackendTest, OnlyAKernelThatWaitsMayStartBeforeTheOneBeforeItHasEnded) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const DeviceTensor x(DType::bf16, 8, 64, Stream::of(nullptr));
   const auto launches = [&](const GpuOptions& chosen) {
     const auto backend = make_gpu_backend(chosen);
@@ -180,7 +180,7 @@ TEST_F(GpuBackendTest, OnlyAKernelThatWaitsMayStartBeforeTheOneBeforeItHasEnded)
 }
 
 TEST_F(GpuBackendTest, ARecordedRunIsCapturedOnceOnAStreamOfItsOwnAndThenOneLaunch) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());  // on the default stream
   const DeviceTensor x(DType::bf16, 8, 64, Stream::of(nullptr));
   const std::vector<TensorView> views{x.view(), x.view()};
@@ -286,7 +286,7 @@ TEST_F(GpuBackendTest, FreeMemoryIsWhatTheDriverSays) {
 }
 
 TEST_F(GpuBackendTest, DescriptorsAreKeptForEachSetOfPlaces) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const Stream stream = Stream::of(nullptr);
   const auto kernel = backend->prepare(program_of(), {{"M", 100}, {"N", 64}});
@@ -311,7 +311,7 @@ TEST_F(GpuBackendTest, DescriptorsAreKeptForEachSetOfPlaces) {
 
 // The 65th set of places takes the place of another, and is right.
 TEST_F(GpuBackendTest, ManySetsOfPlacesAreServed) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const auto kernel = backend->prepare(program_of(), {{"M", 8}, {"N", 64}});
   const DeviceTensor all(DType::bf16, 8 * 101, 64, Stream::of(nullptr));
@@ -329,7 +329,7 @@ TEST_F(GpuBackendTest, ManySetsOfPlacesAreServed) {
 }
 
 TEST_F(GpuBackendTest, TensorsThatAreNotDenseAreLoweredForTheirStrides) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const auto kernel = backend->prepare(program_of(), {{"M", 10}, {"N", 64}});
   const DeviceTensor x(DType::bf16, 10, 96, Stream::of(nullptr));
@@ -343,7 +343,7 @@ TEST_F(GpuBackendTest, TensorsThatAreNotDenseAreLoweredForTheirStrides) {
 
 // A row of 34 elements of bf16 is no multiple of 16 bytes; half of it is no multiple of 4.
 TEST_F(GpuBackendTest, WhatTheCopyEngineCannotAddressIsCopiedThereAndBack) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const Stream stream = Stream::of(nullptr);
   const auto kernel = backend->prepare(program_of(), {{"M", 5}, {"N", 34}});
@@ -386,7 +386,7 @@ TEST_F(GpuBackendTest, WhatTheCopyEngineCannotAddressIsCopiedThereAndBack) {
 }
 
 TEST_F(GpuBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const Program a = program_of("a");
   const Program b = program_of("b");
   const DimValues sizes = {{"M", 8}, {"N", 64}};
@@ -417,7 +417,7 @@ TEST_F(GpuBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
 }
 
 TEST_F(GpuBackendTest, AnnouncedCallsAreCompiledBeforeTheyArePrepared) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const DimValues sizes = {{"M", 8}};
   const std::vector<TensorDecl> tensors = {
       {"table", {16, 64}, DType::bf16}, {"ids", {8, 1}, DType::i32}, {"out", {8, 64}, DType::bf16}};
@@ -457,7 +457,7 @@ Plan two_step_plan() {
 
 // The arena and saved tensors are the device's, and so are their addresses.
 TEST_F(GpuBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const auto backend = make_gpu_backend(options());
   const Stream stream = Stream::make();
   backend->use_stream(stream);
@@ -480,7 +480,7 @@ TEST_F(GpuBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
 // All launches of a kernel have one, also those of later runs; another kernel may run beside them
 // on another stream, and has its own.
 TEST_F(GpuBackendTest, ACounterOfTilesIsZeroAndOfOneKernel) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   GpuOptions dealing = options();
   dealing.lowering = [whole = dealing.lowering](const Program& program, const DimValues& sizes,
                                                 const LowerOptions& options) {
@@ -514,7 +514,7 @@ TEST_F(GpuBackendTest, ACounterOfTilesIsZeroAndOfOneKernel) {
 }
 
 TEST_F(GpuBackendTest, LaunchesPassOnScratchTensors) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   GpuOptions split = options();
   split.lowering = [whole = split.lowering](const Program& program, const DimValues& sizes,
                                             const LowerOptions& options) {
@@ -610,7 +610,7 @@ TEST_F(GpuBackendTest, AnOldDriverIsCalledOne) {
 }
 
 TEST_F(GpuBackendTest, WhatFailsIsSaidWithTheProgramAndARemedy) {
-  if (!find_nvrtc()) GTEST_SKIP();
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const DimValues sizes = {{"M", 8}, {"N", 64}};
   const auto backend = make_gpu_backend(options());
   fake_->fails["cuModuleLoadData"] = 200;

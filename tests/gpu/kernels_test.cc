@@ -80,7 +80,7 @@ TEST(Kernels, TheirWorkspaceIsKnownAhead) {
 }
 
 TEST(Kernels, AreCompiledAheadAndThenFound) {
-  if (!gpu::find_nvrtc()) GTEST_SKIP() << "skipped, there is no NVRTC";
+  if (!gpu::find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const TempFolder cache;
   setenv("CODA_CACHE_DIR", cache.path().c_str(), 1);
   const DimValues sizes = {{"M", 256}};

@@ -31,7 +31,7 @@ TEST(DeviceTexts, AreTheFilesOfTheSourceTree) {
 
 TEST(NvrtcCompiler, MakesACubinThatUsesDeviceCode) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   EXPECT_GE(compiler->version(), kOldestNvrtc);
   const CompiledKernel kernel = compiler->compile(R"(
 #include "device/layout/tile_order.cuh"
@@ -52,7 +52,7 @@ extern "C" __global__ void kernel(unsigned* out) {
 // NVRTC keeps what it has compiled, for a text that differs in nothing but a comment too.
 TEST(NvrtcCompiler, SeesLocalMemoryOfAKernelThatWasCompiledBefore) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   for (const char* comment : {"// first\n", "// second\n", "// third\n"}) {
     const CompiledKernel kernel = compiler->compile(std::string(comment) + R"(
 extern "C" __global__ void kernel(float* x, int n) {
@@ -69,7 +69,7 @@ extern "C" __global__ void kernel(float* x, int n) {
 
 TEST(NvrtcCompiler, SeesLocalMemory) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   const CompiledKernel kernel = compiler->compile(R"(
 extern "C" __global__ void kernel(float* x, int n) {
   float values[64];
@@ -83,7 +83,7 @@ extern "C" __global__ void kernel(float* x, int n) {
 
 TEST(NvrtcCompiler, AMistakeInTheTextIsADefectWithTheCompilersLog) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   const CompiledKernel kernel = compiler->compile("__global__ void kernel() { nothing(); }");
   EXPECT_EQ(kernel.defect, "does not compile");
   EXPECT_TRUE(kernel.cubin.empty());
@@ -92,7 +92,7 @@ TEST(NvrtcCompiler, AMistakeInTheTextIsADefectWithTheCompilersLog) {
 
 TEST(NvrtcCompiler, CompilesInParallelInOrder) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   std::vector<std::string> sources;
   for (int i = 0; i < 6; ++i) {
     sources.push_back("extern \"C\" __global__ void kernel" + std::to_string(i) +

@@ -102,7 +102,7 @@ TEST(SpilledChoice, AChoiceThatWasAskedForStays) {
 // The compiler itself, for seconds: a kernel that spills and one in its place are compiled. A
 // second process compiles neither, and what is emitted then is what runs.
 TEST(SpilledChoice, WhatTheCompilerSaidIsKept) {
-  if (!find_nvrtc()) GTEST_SKIP() << "skipped, there is no NVRTC";
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const TempFolder cache;
   setenv("CODA_CACHE_DIR", cache.path().c_str(), 1);
   const Plan plan = one_step_plan(weight_gradient());

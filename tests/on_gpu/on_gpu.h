@@ -9,7 +9,7 @@
 namespace coda::tests {
 
 #define CODA_SKIP_WITHOUT_GPU() \
-  if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << "skipped, no GPU: " << why
+  if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << "no GPU: " << why
 
 class OnGpu : public ::testing::Test {
  protected:

@@ -391,6 +391,18 @@ TEST(Trainer, SaysWhatIsWrongWithWeights) {
               AllOf(HasSubstr("[M, 1]"), HasSubstr("one number")));
 }
 
+TEST(Trainer, RefusesStatesOfAnOptimizerThatHaveOneName) {
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const Net net;
+  for (const std::vector<OptimizerState>& states :
+       {std::vector<OptimizerState>{{"m"}, {"m"}}, {{"master"}}}) {
+    TrainOptions options = options_of();
+    options.optimizer.states = states;
+    EXPECT_THAT(refusal([&] { trainer_of(net, *backend, options); }),
+                HasSubstr("two states '" + states[0].name + "', or that name is reserved"));
+  }
+}
+
 TEST(Trainer, SaysWhatIsWrongWithABatchAndTheStateStays) {
   for (const bool is_far : {false, true}) {
     ReferenceBackend here;
