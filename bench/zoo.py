@@ -358,17 +358,18 @@ def is_wrong(row: dict) -> bool:
 _INTRODUCTION = """\
 # How much of other people's models is fused
 
-`make zoo` writes this page. Each row is one training step on a CPU of a model that is compiled with
-`torch.compile(model, backend="coda", options={{"cost_model": False}})`. Models have their default settings except for
-small sizes and no dropout. A name without a prefix is a class of transformers, or a module of bench/zoo_modules.py.
+`make zoo` writes this page. Each row is one training step on a CPU of a model that is compiled
+with `torch.compile(model, backend="coda", options={{"cost_model": False}})`. Models have their
+default settings except for small sizes and no dropout. A name without a prefix is a class of
+transformers, or a module of bench/zoo_modules.py.
 
 - *linear layers fused*: how many of the model's linear layers run in our programs.
 - *graphs*: how many graphs Dynamo makes of the model.
-- *error*: the relative errors against float64 of the loss and of each parameter's gradient, as their root mean
-  square. A row is **wrong** if our error is more than 1.5 times eager's.
-- *left to PyTorch*: the number of linear layers that are not fused, and the reason. Grouped GEMMs of experts
-  (`_grouped_mm`) stay PyTorch's and do not count as linear layers. Phimoe chooses its experts at random, so that its
-  error is large in every type.
+- *error*: the relative errors against float64 of the loss and of each parameter's gradient, as
+  their root mean square. A row is **wrong** if our error is more than 1.5 times eager's.
+- *left to PyTorch*: the number of linear layers that are not fused, and the reason. Grouped GEMMs
+  of experts (`_grouped_mm`) stay PyTorch's and do not count as linear layers. Phimoe chooses its
+  experts at random, so that its error is large in every type.
 
 {total}
 

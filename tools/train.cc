@@ -104,21 +104,25 @@ std::map<std::string, double> optimizer_settings(const TrainFlags& f) {
   return settings;
 }
 
-// For example "Weight decay of matrices [adamw 0.1, sgd 0.001, lion 0.4]".
+// "Weight decay of matrices [adamw 0.1, sgd 0.001]; ... [lion 0.4]": each optimizer's own words for
+// the setting, with its default.
 std::string setting_help(const std::string& name) {
-  std::string help;
-  std::string defaults;
+  std::vector<std::pair<std::string, std::string>> defaults;  // by help
   for (const OptimizerKind& kind : optimizer_kinds()) {
     for (const OptimizerSetting& setting : kind.settings) {
       if (setting.name != name) continue;
-      if (help.empty()) help = setting.help;
+      auto same = std::ranges::find(defaults, setting.help, &decltype(defaults)::value_type::first);
+      if (same == defaults.end()) same = defaults.insert(same, {setting.help, ""});
       const bool is_ours = kind.name == "adamw" && name == "beta2";
-      defaults += fmt::format("{}{} {}", defaults.empty() ? "" : ", ", kind.name,
-                              is_ours ? kBeta2 : setting.value);
+      same->second += fmt::format("{}{} {}", same->second.empty() ? "" : ", ", kind.name,
+                                  is_ours ? kBeta2 : setting.value);
     }
   }
-  help[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(help[0])));
-  return help + " [" + defaults + "]";
+  std::string text;
+  for (const auto& [help, of] : defaults)
+    text += fmt::format("{}{} [{}]", text.empty() ? "" : "; ", help, of);
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
 }
 
 std::string optimizer_help() {

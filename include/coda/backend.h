@@ -148,8 +148,8 @@ struct BackendOptions {
   GpuAttention attention = GpuAttention::repeatable;
 };
 
-// "cpu": fast on x86-64 with AVX2 or AVX-512, slow on other CPUs. "gpu" (formerly "hopper"): an
-// H100 or H200; see why_no_gpu. "best": "gpu" if there is a usable GPU, else "cpu". "reference":
+// "cpu": fast on x86-64 with AVX2 or AVX-512, slow on other CPUs. "gpu": an H100 or
+// H200; see why_no_gpu. "best": "gpu" if there is a usable GPU, else "cpu". "reference":
 // float64, unoptimised, for comparison. Throws Error for an unknown name, or if the machine lacks
 // the required hardware.
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});

@@ -147,7 +147,7 @@ class Session:
     def __init__(self, plan: _core.Plan, sizes: Mapping[str, int], on: str = "cpu") -> None:
         self.plan = plan
         self.sizes = dict(sizes)
-        self.on = "gpu" if on == "hopper" else on  # "hopper" is the former name of "gpu"
+        self.on = on
         self.tensors = plan.tensors
         order = [tensor.name for tensor in self.tensors]
         self._runner = _core.PlanRunner(plan, backend(on), self.sizes, order)

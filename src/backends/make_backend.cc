@@ -29,7 +29,7 @@ std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOption
   if (name == "best") return make_backend(has_gpu(options.device) ? "gpu" : "cpu", options);
   if (name == "cpu") return cpu::make_cpu_backend({.threads = options.threads});
   if (name == "reference") return std::make_unique<ReferenceBackend>();
-  if (name == "gpu" || name == "hopper") {  // "hopper": its name in version 0.2
+  if (name == "gpu") {
     gpu::GpuOptions gpu_options;
     gpu_options.device = options.device;
     gpu_options.attention = options.attention;

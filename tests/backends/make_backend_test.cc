@@ -16,12 +16,10 @@ TEST(MakeBackend, ByName) {
   EXPECT_EQ(make_backend("cpu")->name(), "cpu");
   EXPECT_EQ(make_backend("reference")->name(), "reference");
   EXPECT_EQ(make_backend("best")->name(), why_no_gpu().empty() ? "gpu" : "cpu");
-  for (const char* name : {"gpu", "hopper"}) {  // the former name of the same backend
-    if (why_no_gpu().empty()) {
-      EXPECT_EQ(make_backend(name)->name(), "gpu");
-    } else {
-      EXPECT_THROW(make_backend(name), Error);
-    }
+  if (why_no_gpu().empty()) {
+    EXPECT_EQ(make_backend("gpu")->name(), "gpu");
+  } else {
+    EXPECT_THROW(make_backend("gpu"), Error);
   }
   EXPECT_GT(make_backend("cpu", {.threads = 1})->rates().flops_per_second, 0);
 }

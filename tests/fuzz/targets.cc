@@ -146,9 +146,8 @@ const std::vector<ArrayToWrite>& some_arrays() {
 std::unique_ptr<Target> safetensors() {
   auto target = std::make_unique<FileTarget>("x.safetensors", [](const fs::path& file) {
     for (const auto& [name, tensor] : io::open_safetensors(file).tensors) {
-      unsigned sum = 0;
-      for (const std::byte byte : tensor.bytes) sum += static_cast<unsigned>(byte);
-      require_that(sum != 1, "");  // uses the sum, so that the compiler keeps the reads
+      [[maybe_unused]] volatile std::byte read{};  // volatile: the compiler keeps the reads
+      for (const std::byte byte : tensor.bytes) read = byte;
     }
     read_arrays(file);
   });

@@ -121,7 +121,7 @@ TEST(Sm80, KernelsHaveNoDefect) {
     std::set<std::string> tiles;
     for (const RankedChoice& ranked : kernels.ranked(0)) {
       const std::string tile = code(ranked.choice).substr(0, code(ranked.choice).find('c'));
-      if (!tiles.insert(tile).second || ranked.is_crowded) continue;
+      if (ranked.is_crowded || !tiles.insert(tile).second) continue;
       sources.insert(kernels.emit(0, ranked.choice).source);
     }
     EXPECT_GE(tiles.size(), 3U) << name;

@@ -24,15 +24,14 @@ std::optional<fs::path> hf_reference(std::string& why) {
   const bool is_fresh = fs::exists(done) && fs::last_write_time(done) > fs::last_write_time(script);
   int status = 0;
   if (!is_fresh) {
-    const fs::path venv = source / ".venv/bin/python";
-    const std::string python = fs::exists(venv) ? venv.string() : "python3";
-    if (!has_modules(python, "torch transformers safetensors")) {
-      why = "no Python with torch and transformers; scripts/setup.sh judges installs them";
+    const auto python = python_with("torch transformers safetensors", source);
+    if (!python) {
+      why = kNoJudges;
       close(lock);
       return std::nullopt;
     }
     const std::string log = (folder / "log").string();
-    status = std::system((python + " '" + script.string() + "' '" + folder.string() + "' > '" +
+    status = std::system((*python + " '" + script.string() + "' '" + folder.string() + "' > '" +
                           log + "' 2>&1 && touch '" + done.string() + "'")
                              .c_str());
   }

@@ -63,18 +63,16 @@ void check(const fs::path& folder) {
 class TokenizerParity : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_modules(python, "tokenizers"))
-      GTEST_SKIP() << "no Python with tokenizers; `scripts/setup.sh judges` installs it";
+    if (!python) GTEST_SKIP() << kNoJudges;
   }
   // Runs a script of tests/parity with a folder as its argument.
   void run(const char* script, const fs::path& on) const {
-    const std::string command = python + " " + CODA_SOURCE_DIR + "/tests/parity/" + script + " " +
+    const std::string command = *python + " " + CODA_SOURCE_DIR + "/tests/parity/" + script + " " +
                                 on.string() + " > " + (folder / "log").string() + " 2>&1";
     ASSERT_EQ(std::system(command.c_str()), 0) << io::read_file(folder / "log");
   }
 
-  const fs::path venv = fs::path(CODA_SOURCE_DIR) / ".venv/bin/python";
-  const std::string python = fs::exists(venv) ? venv.string() : "python3";
+  const std::optional<std::string> python = python_with("tokenizers", CODA_SOURCE_DIR);
   TempFolder folder;
 };
 

@@ -27,12 +27,8 @@ namespace fs = std::filesystem;
 constexpr double kRoom = 3;
 
 TEST(Trajectory, LossesAndWeightsAreThoseOfPyTorch) {
-  const fs::path venv = fs::path(CODA_SOURCE_DIR) / ".venv/bin/python";
-  const std::string python = fs::exists(venv) ? venv.string() : "python3";
-  if (!has_modules(python, "torch transformers")) {
-    GTEST_SKIP()
-        << "no Python with torch and transformers; `scripts/setup.sh judges` installs them";
-  }
+  const auto python = python_with("torch transformers", CODA_SOURCE_DIR);
+  if (!python) GTEST_SKIP() << kNoJudges;
   const TestFolder folder;
   std::string text;
   for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * i % 977) + "\n";
@@ -56,7 +52,7 @@ TEST(Trajectory, LossesAndWeightsAreThoseOfPyTorch) {
   const std::vector<Words> models{{"--model", "llama", "--kv-heads", "2", "--untied"},
                                   {"--model", "gpt2"}};
   std::string command =
-      python + " " + std::string(CODA_SOURCE_DIR) + "/tests/parity/hf_trajectory.py";
+      *python + " " + std::string(CODA_SOURCE_DIR) + "/tests/parity/hf_trajectory.py";
   for (const std::string& word : training) command += " " + word;
   size_t runs = 0;
   for (const Words& model : models) {

@@ -22,12 +22,8 @@ double number_after(const std::string& text, const std::string& key) {
 }
 
 TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
-  const fs::path venv = fs::path(CODA_SOURCE_DIR) / ".venv/bin/python";
-  const std::string python = fs::exists(venv) ? venv.string() : "python3";
-  if (!has_modules(python, "torch transformers")) {
-    GTEST_SKIP()
-        << "no Python with torch and transformers; `scripts/setup.sh judges` installs them";
-  }
+  const auto python = python_with("torch transformers", CODA_SOURCE_DIR);
+  if (!python) GTEST_SKIP() << kNoJudges;
   const TestFolder folder;
   std::string text;
   for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * i % 977) + "\n";
@@ -113,7 +109,8 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
   // All in one run: importing transformers takes longer than all the rest.
   const std::string script = std::string(CODA_SOURCE_DIR) + "/tests/parity/hf_load.py ";
   const std::string log = folder / "log";
-  const std::string load = python + " " + script + checkpoints + words_file + " > " + log + " 2>&1";
+  const std::string load =
+      *python + " " + script + checkpoints + words_file + " > " + log + " 2>&1";
   ASSERT_EQ(std::system(load.c_str()), 0) << read_bytes(log);
   const std::string said = read_bytes(log);
   size_t place = 0;

@@ -9,7 +9,7 @@ verify      whether what it becomes is right
 notices     what a user is told once
 linears     the linear layers of a graph, for reports
 normal      Dynamo's graph in aten before autograd, with layouts (trace, writes, autocast,
-            higher_order)
+            higher_order, row_order; graph_edits inserts and replaces nodes)
 attention   masks that are provably causal (mask_proof)
 regions     which nodes become one region
 importer    a region as a Graph of ours: rules/ has a rule for each operation, layout and values

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import LINEAR, value_of
 
 _aten = torch.ops.aten
@@ -50,20 +51,6 @@ _ALIASES = {_named(old): _named(new) for old, new in _OTHER_NAMES.items() if _na
 _LOGICAL = {_named(name) for name in ("logical_and", "logical_or", "logical_xor", "logical_not")}
 
 
-def _add(node: fx.Node, target: Any, *arguments: Any) -> fx.Node:
-    """A call in front of the node, for which it stands or a part of which it is."""
-    with node.graph.inserting_before(node):
-        made = node.graph.call_function(target, arguments)
-    value = target(*fx.map_arg(arguments, lambda used: used.meta["val"]))
-    made.meta = {**node.meta, "val": value}
-    return made
-
-
-def _replace(node: fx.Node, made: fx.Node) -> None:
-    node.replace_all_uses_with(made)
-    node.graph.erase_node(node)
-
-
 def rewrite(graph: fx.Graph) -> None:
     """What is the same wherever it stands. A region's results need not have the strides that a view
     asks for."""
@@ -77,7 +64,7 @@ def rewrite(graph: fx.Graph) -> None:
         if target in _ALIASES:
             node.target = _ALIASES[target]
         elif target is _aten.slice.Tensor and _has_same_shape(node):
-            _replace(node, node.args[0])
+            replace(node, node.args[0])
         elif _is_conversion(node):
             node.target, node.kwargs = _aten.to.dtype, {}
             node.args = (node.args[0], made.dtype)
@@ -166,8 +153,8 @@ def _turned(node: fx.Node, weight: fx.Node) -> fx.Node:
         if layouts.order_of(weight) == [1, 0]:
             return weight.args[0]
     elif weight.op == "call_function" and weight.target is _aten.to.dtype:
-        return _add(node, _aten.to.dtype, _turned(node, weight.args[0]), *weight.args[1:])
-    return _add(node, _aten.transpose.int, weight, 0, 1)
+        return insert(node, _aten.to.dtype, _turned(node, weight.args[0]), *weight.args[1:])
+    return insert(node, _aten.transpose.int, weight, 0, 1)
 
 
 def _is_turned(weight: fx.Node) -> bool:
@@ -188,19 +175,19 @@ def _rewrite_product(node: fx.Node) -> None:
         if value_of(bias).shape == value_of(weight).shape[1:]:
             made = _linear(node, x, of, bias)
         else:
-            made = _add(node, _aten.add.Tensor, _linear(node, x, of), bias)
+            made = insert(node, _aten.add.Tensor, _linear(node, x, of), bias)
     elif target is _MM or target is _MATMUL and value_of(node.args[0]).dim() >= 2 and value_of(
             node.args[1]).dim() == 2 and _is_weight(node.args[1]):
         made = _linear(node, node.args[0], _turned(node, node.args[1]))
     elif target is _MATMUL and value_of(node.args[0]).dim() == 2 < value_of(
             node.args[1]).dim() and _is_weight(node.args[0]):
         weight, x = node.args  # w @ x: the columns of x are the rows of a linear layer
-        made = _add(node, _aten.transpose.int,
-                    _linear(node, _columns_last(node, x), weight), -2, -1)
+        made = insert(node, _aten.transpose.int,
+                      _linear(node, _columns_last(node, x), weight), -2, -1)
     elif target is LINEAR:
         node.meta[layouts.TURNED] = _is_turned(node.args[1])
     if made is not node and made is not None:
-        _replace(node, made)
+        replace(node, made)
 
 
 def _columns_last(node: fx.Node, x: fx.Node) -> fx.Node:
@@ -208,12 +195,12 @@ def _columns_last(node: fx.Node, x: fx.Node) -> fx.Node:
     last = [*range(value_of(x).dim() - 2), value_of(x).dim() - 1, value_of(x).dim() - 2]
     if x.target in layouts.TURNS and layouts.order_of(x) == last:
         return x.args[0]
-    return _add(node, _aten.transpose.int, x, -2, -1)
+    return insert(node, _aten.transpose.int, x, -2, -1)
 
 
 def _linear(node: fx.Node, *arguments: fx.Node) -> fx.Node:
     """`arguments`: x, the weight and maybe a bias."""
-    made = _add(node, LINEAR, *arguments)
+    made = insert(node, LINEAR, *arguments)
     made.meta[layouts.TURNED] = _is_turned(arguments[1])
     return made
 
@@ -243,13 +230,13 @@ def _einsum(node: fx.Node, equation: str, operands: Sequence[fx.Node]) -> fx.Nod
             value_of(x).dim() == len(summed)):
         return None
     if len(summed) > 1:
-        x = _add(node, _aten.flatten.using_ints, x, -len(summed), -1)
+        x = insert(node, _aten.flatten.using_ints, x, -len(summed), -1)
     if len(of_weight) > 2:
         many = [math.prod(sizes[name] for name in part) for part in (new, summed)]
-        weight = _add(node, _aten.reshape.default, weight, many if is_linear else many[::-1])
+        weight = insert(node, _aten.reshape.default, weight, many if is_linear else many[::-1])
     made = _linear(node, x, weight if is_linear else _turned(node, weight))
     if len(new) > 1:
-        made = _add(node, _aten.unflatten.int, made, -1, [sizes[name] for name in new])
+        made = insert(node, _aten.unflatten.int, made, -1, [sizes[name] for name in new])
     return made
 
 
@@ -283,7 +270,7 @@ def _read_rows(node: fx.Node) -> None:
             apart = [arg for arg in operands if "c" in layouts.known(arg)[:-1]]
     if len(apart) < len(operands) or node.target is LINEAR:
         for arg in apart:
-            node.replace_input_with(arg, _add(
+            node.replace_input_with(arg, insert(
                 node, _aten.expand.default, arg, [-1] * value_of(arg).dim()))
 
 
@@ -295,9 +282,9 @@ def _is_column(source: fx.Node, dim: int) -> bool:
 def _select(node: fx.Node, source: fx.Node, dim: int, which: int) -> list[fx.Node]:
     size = value_of(source).shape[dim]
     which += size if which < 0 else 0
-    part = _add(node, _aten.slice.Tensor, source, dim, which, which + 1)
-    made = _add(node, _aten.squeeze.dim, part, dim)
-    _replace(node, made)
+    part = insert(node, _aten.slice.Tensor, source, dim, which, which + 1)
+    made = insert(node, _aten.squeeze.dim, part, dim)
+    replace(node, made)
     return [part, made]
 
 
@@ -314,8 +301,8 @@ def _part(node: fx.Node) -> list[fx.Node]:
     else:
         sizes = [int(part.shape[dim]) for part in split.meta["val"]]
         start = sum(sizes[:which])
-        part = _add(node, _aten.slice.Tensor, source, dim, start, start + sizes[which])
-        _replace(node, part)
+        part = insert(node, _aten.slice.Tensor, source, dim, start, start + sizes[which])
+        replace(node, part)
         made = [part]
     if not split.users:
         split.graph.erase_node(split)
@@ -338,7 +325,7 @@ def _dropout(node: fx.Node) -> list[fx.Node]:
         mask = graph.call_function(operator.getitem, (drawn, 1))
     like.meta["val"], mask.meta["val"] = value, value.to(torch.bool)
     drawn.meta["val"] = (value, mask.meta["val"])
-    kept = _add(node, _aten.mul.Tensor, x, mask)
-    made = _add(node, _aten.mul.Tensor, kept, 1 / (1 - rate))
-    _replace(node, made)
+    kept = insert(node, _aten.mul.Tensor, x, mask)
+    made = insert(node, _aten.mul.Tensor, kept, 1 / (1 - rate))
+    replace(node, made)
     return [kept, made]

@@ -20,6 +20,7 @@ from torch import fx
 
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend import mask_proof
+from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import LINEAR, LOSS, is_one, same, value_of
 
 _aten = torch.ops.aten
@@ -63,20 +64,6 @@ def rewrite(graph: fx.Graph) -> None:
             node.meta[REDUCED] = _ends_in_reductions(node)
 
 
-def _add(node: fx.Node, target: Any, *arguments: Any, **named: Any) -> fx.Node:
-    """A call in front of the node."""
-    with node.graph.inserting_before(node):
-        made = node.graph.call_function(target, arguments, named)
-    made.meta = {**node.meta, "val": target(
-        *fx.map_arg(arguments, lambda used: used.meta["val"]), **named)}
-    return made
-
-
-def _replace(node: fx.Node, made: fx.Node) -> None:
-    node.replace_all_uses_with(made)
-    node.graph.erase_node(node)
-
-
 # Loops over parts of the rows.
 
 
@@ -98,7 +85,7 @@ def _reroll(node: fx.Node, written: set[fx.Node]) -> None:
     except _Different:
         return
     if made is not None and all(map(same, value_of(made).shape, value_of(node).shape)):
-        _replace(node, made)
+        replace(node, made)
 
 
 def _operands(nodes: list[fx.Node]) -> set[fx.Node]:
@@ -130,7 +117,7 @@ def _of_all(parts: list[fx.Node], is_stack: bool, before: fx.Node,
             raise _Different
         if first.target in _ALONG and not is_stack and not _keeps_first(first):
             raise _Different
-        whole = _add(before, first.target, *arguments, **first.kwargs)
+        whole = insert(before, first.target, *arguments, **first.kwargs)
     made[first] = whole
     return whole
 
@@ -212,12 +199,12 @@ def _slice_before(node: fx.Node, written: set[fx.Node]) -> None:
     if chain[-1].target is not LINEAR or not written.isdisjoint(
             [*chain, *chain[-1].all_input_nodes]):
         return
-    made = _add(node, _aten.slice.Tensor, chain[-1].args[0], dim, *node.args[2:], **node.kwargs)
+    made = insert(node, _aten.slice.Tensor, chain[-1].args[0], dim, *node.args[2:], **node.kwargs)
     for one in reversed(chain[1:]):
         meta = {key: of for key, of in one.meta.items() if key != "val"}
-        made = _add(node, one.target, made, *one.args[1:], **one.kwargs)
+        made = insert(node, one.target, made, *one.args[1:], **one.kwargs)
         made.meta.update(meta)
-    _replace(node, made)
+    replace(node, made)
     for one in chain[1:]:
         one.graph.erase_node(one)
 
@@ -233,13 +220,13 @@ def _without_broadcast(node: fx.Node) -> None:
     for user in list(node.users):
         operand = node.args[0][user.args[1]]
         if all(map(same, value_of(operand).shape, value_of(user).shape)):
-            _replace(user, operand)
+            replace(user, operand)
         elif user.target is operator.getitem and len(value_of(operand).shape) == (
                 value_of(user).dim()) and is_one(value_of(operand).shape[-1]):
             for reader in list(user.users):  # x[..., :1] of what was repeated along its columns
                 if reader.target is _aten.slice.Tensor and all(map(
                         same, value_of(operand).shape, value_of(reader).shape)):
-                    _replace(reader, operand)
+                    replace(reader, operand)
 
 
 # Cross-entropies.
@@ -258,11 +245,11 @@ def _nll_as_cross_entropy(node: fx.Node, written: set[fx.Node]) -> None:
             x.args[1] % value_of(x).dim() != classes) or x.args[0] in written:
         return
     logits = _as_type(node, x.args[0], value_of(node.args[0]).dtype)
-    _replace(node, _add(node, LOSS, logits, target, weight, reduction, ignored))
+    replace(node, insert(node, LOSS, logits, target, weight, reduction, ignored))
 
 
 def _as_type(node: fx.Node, x: fx.Node, dtype: torch.dtype) -> fx.Node:
-    return x if value_of(x).dtype == dtype else _add(node, _aten.to.dtype, x, dtype)
+    return x if value_of(x).dtype == dtype else insert(node, _aten.to.dtype, x, dtype)
 
 
 def _gather_as_cross_entropy(node: fx.Node, written: set[fx.Node]) -> None:
@@ -280,10 +267,11 @@ def _gather_as_cross_entropy(node: fx.Node, written: set[fx.Node]) -> None:
                 value_of(x).shape[-1], int) or source.args[0] in written:
         return
     logits = _as_type(node, source.args[0], value_of(x).dtype)
-    rows = _add(node, LOSS, _add(node, _aten.reshape.default, logits, [-1, value_of(x).shape[-1]]),
-                _add(node, _aten.reshape.default, index, [-1]), None, 0, NO_INDEX)
-    made = _add(node, _aten.neg.default, _shaped(node, rows, index))
-    _replace(node, made)
+    rows = insert(
+        node, LOSS, insert(node, _aten.reshape.default, logits, [-1, value_of(x).shape[-1]]),
+        insert(node, _aten.reshape.default, index, [-1]), None, 0, NO_INDEX)
+    made = insert(node, _aten.neg.default, _shaped(node, rows, index))
+    replace(node, made)
 
 
 def _shaped(node: fx.Node, x: fx.Node, like: fx.Node) -> fx.Node:
@@ -291,12 +279,12 @@ def _shaped(node: fx.Node, x: fx.Node, like: fx.Node) -> fx.Node:
     symbols = [i for i, size in enumerate(value_of(like).shape) if not isinstance(size, int)]
     if len(symbols) == 1:
         sizes[symbols[0]] = -1
-    return _add(node, _aten.reshape.default, x, sizes)
+    return insert(node, _aten.reshape.default, x, sizes)
 
 
 def _size(node: fx.Node, x: fx.Node, dim: int) -> Any:
     size = value_of(x).shape[dim]
-    return size if isinstance(size, int) else _add(node, _aten.sym_size.int, x, dim)
+    return size if isinstance(size, int) else insert(node, _aten.sym_size.int, x, dim)
 
 
 def _of_rows(node: fx.Node) -> None:
@@ -312,15 +300,15 @@ def _of_rows(node: fx.Node) -> None:
     rows = logits
     if len(shape) > 2:
         order = [0, *range(2, len(shape)), 1]
-        rows = _add(node, _aten.reshape.default, _turned(node, logits, order), [-1, shape[1]])
-    flat = target if len(shape) == 2 else _add(node, _aten.reshape.default, target, [-1])
+        rows = insert(node, _aten.reshape.default, _turned(node, logits, order), [-1, shape[1]])
+    flat = target if len(shape) == 2 else insert(node, _aten.reshape.default, target, [-1])
     if weight is None:
-        made = _add(node, LOSS, rows, flat, None, reduction, ignored, smoothing)
+        made = insert(node, LOSS, rows, flat, None, reduction, ignored, smoothing)
     else:
         made = _weighted(node, rows, flat, weight, reduction, ignored)
     if reduction == 0 and len(shape) > 2:
         made = _shaped(node, made, target)
-    _replace(node, made)
+    replace(node, made)
 
 
 def _turned(node: fx.Node, x: fx.Node, order: list[int]) -> fx.Node:
@@ -329,24 +317,24 @@ def _turned(node: fx.Node, x: fx.Node, order: list[int]) -> fx.Node:
         before = layouts.order_of(x)
         if [before[i] for i in order] == list(range(len(order))):
             return x.args[0]
-    return _add(node, _aten.permute.default, x, order)
+    return insert(node, _aten.permute.default, x, order)
 
 
 def _weighted(node: fx.Node, logits: fx.Node, target: fx.Node, weight: fx.Node, reduction: int,
               ignored: int) -> fx.Node:
     """With a weight for each class, which is 0 for what is ignored."""
-    losses = _add(node, LOSS, logits, target, None, 0, ignored, 0.0)
-    counts = _add(node, _aten.ne.Scalar, target, ignored)
-    within = _add(node, _aten.mul.Tensor, target, counts)
-    weights = _add(node, _aten.index_select.default, weight, 0, within)
-    weights = _add(node, _aten.mul.Tensor, weights, counts)
-    losses = _add(node, _aten.mul.Tensor, losses, weights)
+    losses = insert(node, LOSS, logits, target, None, 0, ignored, 0.0)
+    counts = insert(node, _aten.ne.Scalar, target, ignored)
+    within = insert(node, _aten.mul.Tensor, target, counts)
+    weights = insert(node, _aten.index_select.default, weight, 0, within)
+    weights = insert(node, _aten.mul.Tensor, weights, counts)
+    losses = insert(node, _aten.mul.Tensor, losses, weights)
     if reduction == 0:
         return losses
-    total = _add(node, _aten.sum.default, losses)
+    total = insert(node, _aten.sum.default, losses)
     if reduction == 2:
         return total
-    return _add(node, _aten.div.Tensor, total, _add(node, _aten.sum.default, weights))
+    return insert(node, _aten.div.Tensor, total, insert(node, _aten.sum.default, weights))
 
 
 # Probabilities.

@@ -17,6 +17,7 @@ from torch import fx
 
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend import mask_proof
+from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import LINEAR, TURNS, value_of
 from coda_cpp.torch_backend.rules import FREE, RULES
 
@@ -65,21 +66,12 @@ def _views_of(node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
 
 def _add(before: fx.Node, like: fx.Node, *arguments: object) -> fx.Node:
     """Inserts the operation of `like`, with these arguments, in front of `before`."""
-    with before.graph.inserting_before(before):
-        made = before.graph.call_function(like.target, arguments)
-    made.meta = {**like.meta, "val": like.target(
-        *fx.map_arg(arguments, lambda used: used.meta["val"]))}
-    return made
+    return insert(before, like.target, *arguments, like=like)
 
 
 def _reshaped(before: fx.Node, views: list[fx.Node], x: fx.Node) -> fx.Node:
     """Reshapes the rows of x as `views` do. The last dimension of x may have another size."""
     return _add(before, views[0], x, [*views[0].args[1][:-1], -1]) if views else x
-
-
-def _replace(node: fx.Node, made: fx.Node) -> None:
-    node.replace_all_uses_with(made)
-    node.graph.erase_node(node)
 
 
 def _before_product(turn: fx.Node, written: set[fx.Node]) -> None:
@@ -92,7 +84,7 @@ def _before_product(turn: fx.Node, written: set[fx.Node]) -> None:
         return
     x, *others = product.args
     made = _add(turn, turn, _reshaped(turn, views, x), *turn.args[1:])
-    _replace(turn, _add(turn, product, made, *others))
+    replace(turn, _add(turn, product, made, *others))
     for node in (*views, product):
         node.graph.erase_node(node)
 
@@ -112,7 +104,7 @@ def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
             value_of(source).shape[-1], value_of(turn).shape[-1]):  # else the columns are of a head
         return
     made = _add(product, turn, _add(product, product, turn.args[0], *others), *turn.args[1:])
-    _replace(product, _reshaped(product, views, made))
+    replace(product, _reshaped(product, views, made))
     for node in (*views, turn):
         if not node.users:
             node.graph.erase_node(node)
