@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "coda/checkpoint.h"
 #include "coda/communicator.h"
