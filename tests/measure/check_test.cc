@@ -77,7 +77,7 @@ TEST(CheckProgram, RefusesAnUnknownBackendAndSizesThatAreTooLargeForTheReference
     }
     return "";
   };
-  EXPECT_THAT(message({{"M", 7}, {"N", 9}, {"K", 4}}, "tpu"), HasSubstr("not on 'tpu'"));
+  EXPECT_THAT(message({{"M", 7}, {"N", 9}, {"K", 4}}, "tpu"), HasSubstr("not 'tpu'"));
   EXPECT_THAT(message({{"M", 99999}, {"N", 9999}, {"K", 9999}}, "cpu"),
               HasSubstr("the reference in float64 would take about"));
 }
