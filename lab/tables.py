@@ -423,22 +423,6 @@ def planning() -> str:
     return table(["layers", *depths], rows)
 
 
-def chains() -> str:
-    """What chains gain on a CPU: time of an epilogue by strips over that by chains."""
-    report = json.loads((RESULTS / "cpu" / "chains.json").read_text())
-    ns = {tuple(run["run_name"].split("/")): run["ns_per_16"]
-          for run in report["benchmarks"] if run["aggregate_name"] == "median"}
-    columns = list(dict.fromkeys(key[:2] for key in ns))
-    columns.sort(key=lambda key: (key[0] != "f32", int(key[1])))
-    rows = []
-    for program in ("out_projection", "gate_up", "gate_up_backward", "norm_backward",
-                    "weight_gradient"):
-        ways = [(ns[(*key, program, "strips")], ns[(*key, program, "chain")]) for key in columns]
-        rows.append([program, *(f"{strips:.1f} / {chain:.1f} = {strips / chain:.1f}"
-                                for strips, chain in ways)])
-    return table(["strips / chain", *(" ".join(key) for key in columns)], rows)
-
-
 def loss_chunks() -> str:
     """What logits take in chunks of rows and whole, as `coda explain --json` has it."""
     lines = (RESULTS / "plan" / "loss_chunks.jsonl").read_text().splitlines()
@@ -468,7 +452,7 @@ def tuned() -> str:
                    figure(statistics.median(ratios)), figure(max(ratios))]])
 
 
-TABLES = {"block_errors": block_errors, "block_times": block_times, "chains": chains,
+TABLES = {"block_errors": block_errors, "block_times": block_times, 
           "fp8_losses": fp8_losses, "fp8_losses_before": fp8_losses_before,
           "fp8_steps": fp8_steps, "library": library,
           "loss_chunks": loss_chunks, "planning": planning, "programs": programs,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains run by themselves; an operation on a whole strip finds its planes and calls one vectorised
-// kernel. Strips are taken from top to bottom, so that column partials add rows in order.
+// Each operation finds its planes in the strip and calls one vectorised kernel. Strips are taken
+// from top to bottom, so that column partials add rows in order.
 #include "cpu/epilogue.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 
@@ -66,26 +67,9 @@ class Strip {
       case TileOpKind::row_partial: return reduce_rows(op);
       case TileOpKind::column_partial: return reduce_columns(op, runs);
       case TileOpKind::select_column: return select(op);
-      case TileOpKind::elementwise:
-      case TileOpKind::sum:
-      case TileOpKind::round: throw InternalError("an operation outside of its chain");
-    }
-  }
-
-  // The sums of columns that a chain adds to: from zero with each span of rows.
-  void begin_column_sum(const TileOp& op) const {
-    if (row_ % kPartialSpan == 0) std::fill_n(state(op), tile_.stride, 0.0f);
-  }
-  // Stores a span's partial once the strip has its last row.
-  void end_columns(const TileOp& op, const Runs& runs) const {
-    const bool is_complete =
-        row_ % kPartialSpan + rows_ == kPartialSpan || row_ + rows_ == tile_.rows;
-    if (!is_complete) return;
-    const int64_t spans = partial_spans(tile_.total_rows);
-    const int64_t span = (tile_.m0 + row_) / kPartialSpan;
-    for (int lane = 0; lane < info(op.partial).lanes; ++lane) {
-      const StripRows at{lane * spans + span, 1, nullptr};
-      store_strip(tensor(op), at, runs, state(op) + lane * tile_.stride, 0);
+      case TileOpKind::elementwise: return elementwise(op.op, sources(op).data(), result(op));
+      case TileOpKind::sum: return arithmetic(op.arithmetic, sources(op).data(), result(op));
+      case TileOpKind::round: return round_to(op.dtype, sources(op)[0], result(op));
     }
   }
 
@@ -97,6 +81,27 @@ class Strip {
     return tile_.accumulators + (p.index * tile_.plane_rows + row_) * tile_.stride;
   }
   float* out(const TileOp& op, int k) const { return plane(op.out[k]); }
+
+  std::array<Source, 3> sources(const TileOp& op) const {
+    std::array<Source, 3> all;
+    for (size_t k = 0; k < all.size(); ++k) all[k] = source(op, op.in[k]);
+    return all;
+  }
+  Source source(const TileOp& op, const Place& p) const {
+    const auto vector = [&] { return tile_.vectors->vector(p.index, tile_.scratch); };
+    switch (p.kind) {
+      case PlaceKind::strip:
+      case PlaceKind::accumulator: return {plane(p), tile_.stride, false};
+      case PlaceKind::row_vector: return {vector() + tile_.m0 + row_, 1, true};
+      case PlaceKind::column_vector: return {vector() + tile_.first_column(op), 0, false};
+      case PlaceKind::scalar: return {vector(), 0, true};
+      case PlaceKind::none: break;
+    }
+    return {};
+  }
+  Result result(const TileOp& op) const {
+    return {out(op, 0), tile_.stride, rows_, tile_.width(op)};
+  }
 
   float* state(const TileOp& op) const { return tile_.states + op.state * 2 * tile_.stride; }
 
@@ -205,7 +210,15 @@ class Strip {
   void reduce_columns(const TileOp& op, const Runs& runs) const {
     column_partial(op.partial, plane(op.in[0]), tile_.stride, rows_, tile_.cols,
                    row_ % kPartialSpan, state(op), tile_.stride);
-    end_columns(op, runs);
+    const bool is_complete =
+        row_ % kPartialSpan + rows_ == kPartialSpan || row_ + rows_ == tile_.rows;
+    if (!is_complete) return;
+    const int64_t spans = partial_spans(tile_.total_rows);
+    const int64_t span = (tile_.m0 + row_) / kPartialSpan;
+    for (int lane = 0; lane < info(op.partial).lanes; ++lane) {
+      const StripRows at{lane * spans + span, 1, nullptr};
+      store_strip(tensor(op), at, runs, state(op) + lane * tile_.stride, 0);
+    }
   }
 
   // The tile that holds a row's column stores it; a row whose index is outside gets its 0 from the
@@ -237,34 +250,11 @@ class Strip {
 
 }  // namespace
 
-Epilogue::Epilogue(const Phases& phases) : phases_(phases), bound_(phases.phases.size()) {
-  for (size_t p = 0; p < bound_.size(); ++p) {
-    const Phase& phase = phases.phases[p];
-    if (phase.ops.empty()) bound_[p].chain.emplace(phase.chain);
-    bound_[p].runs.resize(phase.ops.empty() ? phase.chain.column_sums.size() : phase.ops.size());
-  }
-}
-
 void Epilogue::run(const TileContext& tile) {
-  for (size_t p = 0; p < bound_.size(); ++p) {
-    const Phase& phase = phases_.phases[p];
-    Bound& bound = bound_[p];
-    if (bound.chain) bound.chain->bind(tile);
-    const std::vector<TileOp>& ops = bound.chain ? phase.chain.column_sums : phase.ops;
-    for (size_t i = 0; i < ops.size(); ++i) Strip(tile, 0, 0).find_runs(ops[i], bound.runs[i]);
-  }
+  for (size_t i = 0; i < ops_.size(); ++i) Strip(tile, 0, 0).find_runs(ops_[i], runs_[i]);
   for (int64_t row = 0; row < tile.rows; row += tile.strip_rows) {
-    const int64_t rows = std::min(tile.strip_rows, tile.rows - row);
-    const Strip strip(tile, row, rows);
-    for (size_t p = 0; p < bound_.size(); ++p) {
-      const Phase& phase = phases_.phases[p];
-      for (size_t i = 0; i < phase.ops.size(); ++i) strip.run(phase.ops[i], bound_[p].runs[i]);
-      if (!bound_[p].chain) continue;
-      const std::vector<TileOp>& sums = phase.chain.column_sums;
-      for (const TileOp& op : sums) strip.begin_column_sum(op);
-      bound_[p].chain->run(row, rows);
-      for (size_t i = 0; i < sums.size(); ++i) strip.end_columns(sums[i], bound_[p].runs[i]);
-    }
+    const Strip strip(tile, row, std::min(tile.strip_rows, tile.rows - row));
+    for (size_t i = 0; i < ops_.size(); ++i) strip.run(ops_[i], runs_[i]);
   }
 }
 

@@ -23,17 +23,14 @@ struct TileContext {
   int64_t strip_rows = 0;  // divides 64
   float* accumulators = nullptr;
   float* strips = nullptr;
-  float* slots = nullptr;   // kWidestChunk floats each
   float* states = nullptr;  // two lanes for each column partial
 
-  // Of an operation or a chain: columns of its planes in this tile, and the first of them.
-  template <class Op>
-  int64_t width(const Op& op) const {
+  // Columns of the operation's planes in this tile, and the first of them.
+  int64_t width(const TileOp& op) const {
     if (!op.is_narrow) return cols;
     return op.span > 0 ? cols / op.span : op.groups;
   }
-  template <class Op>
-  int64_t first_column(const Op& op) const {
+  int64_t first_column(const TileOp& op) const {
     if (!op.is_narrow) return n0;
     return op.span > 0 ? n0 / op.span : 0;
   }

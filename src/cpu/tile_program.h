@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tile space lowered: GEMMs into accumulators, then operations over row strips of a tile, each on
-// one plane; see phases.h for how they run. A value of the base width is one plane; one of twice
+// one plane. A value of the base width is one plane; one of twice
 // that width is two, the members 0 and the members 1 of its pairs, whatever columns of memory they
 // stand in: split_pair and merge_pairs cost nothing. A value with one column a group is a narrow
 // plane.
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "coda/program.h"
+#include "cpu/vector_ops.h"
 
 namespace coda::cpu {
 
@@ -38,7 +39,6 @@ struct ColumnMap {
 
 enum class PlaceKind : uint8_t {
   none,
-  value,  // of a chain, for the chain alone
   strip,
   accumulator,
   row_vector,
@@ -56,16 +56,6 @@ struct Place {
     return kind == PlaceKind::row_vector || kind == PlaceKind::scalar;
   }
   friend bool operator==(const Place&, const Place&) = default;
-};
-
-// Sums, with the product that they may read computed with them: in one rounding where the processor
-// has such an instruction.
-enum class Arithmetic : uint8_t {
-  add,
-  subtract,
-  multiply_add,       // a·b + c
-  multiply_subtract,  // a·b - c
-  subtract_product,   // c - a·b
 };
 
 enum class TileOpKind : uint8_t {
@@ -93,7 +83,7 @@ struct TileOp {
   bool joins_rows = false;                 // reduce_group: the largest of each 64 rows
   DType dtype = DType::f32;                // round; load, store: of the tensor
   std::array<Place, 3> in = {};
-  std::array<Place, 2> out = {};  // strip planes; values that a chain keeps to itself
+  std::array<Place, 2> out = {};  // strip planes
   int plane = 0;  // load, stores, column_partial, repeat_group: which member of its pairs
   // All its planes have one column a group; never for reductions and what changes the width.
   bool is_narrow = false;
@@ -151,8 +141,12 @@ struct TileProgram {
   std::vector<BOperand> b;
   std::vector<PlaneGemm> gemms;
   int accumulators = 0;
-  std::vector<TileOp> ops;  // as lowered: each strip plane is written once
+  std::vector<TileOp> ops;  // each strip plane is written once, until share_strip_planes
   int states = 0;           // of column partials
 };
+
+// Gives the same strip plane to values that are not needed at the same time. Returns the number of
+// strip planes.
+int share_strip_planes(TileProgram& program);
 
 }  // namespace coda::cpu

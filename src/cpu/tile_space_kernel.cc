@@ -13,7 +13,6 @@
 
 #include "base/rounding.h"
 #include "coda/error.h"
-#include "cpu/chain_machine.h"
 #include "cpu/epilogue.h"
 #include "cpu/pack.h"
 #include "cpu/task_ranges.h"
@@ -30,7 +29,7 @@ constexpr int64_t kCopiedColumns = 2048;   // where there is no product: whole r
 constexpr int64_t kFewestCopied = 256;     // unless threads would have nothing to do
 constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a row
 constexpr int64_t kRowsAtOnce = 32;        // of B, packed by one task
-constexpr int64_t kStripBytes = 64 << 10;  // of the planes between phases: near, and few calls
+constexpr int64_t kStripBytes = 64 << 10;  // of its planes: near, and few calls
 
 int64_t bytes_of_a(const AOperand& a, int64_t rows) {
   return rows * packed_depth(a.packed, a.k) * size_of(a.packed);
@@ -92,9 +91,9 @@ TileShape choose_tile_shape(const TileProgram& p, int strip_planes, const CpuOpt
 TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
                                  const CpuOptions& options, int threads)
     : program_(std::move(program)),
-      phases_(split_phases(program_, chain_machine())),
+      strip_planes_(share_strip_planes(program_)),
       vectors_(std::move(vectors)),
-      shape_(choose_tile_shape(program_, phases_.strip_planes, options, threads)),
+      shape_(choose_tile_shape(program_, strip_planes_, options, threads)),
       threads_(threads),
       library_(options.gemm),
       packs_for_itself_(program_.rows <= kFewRows) {
@@ -117,9 +116,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   thread_.a = own.add(a_block_bytes_);
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
-  thread_.strips =
-      own.add_floats(phases_.strip_planes * shape_.strip_rows * shape_.stride + kVectorPad);
-  thread_.slots = own.add_floats(phases_.slots * kWidestChunk);
+  thread_.strips = own.add_floats(strip_planes_ * shape_.strip_rows * shape_.stride + kVectorPad);
   thread_.states = own.add_floats(program_.states * 2 * shape_.stride + kVectorPad);
   thread_.bytes =
       round_up(own.size(), 4096) + 64;  // threads' planes do not start at the same cache sets
@@ -430,9 +427,8 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch,
     tile.strip_rows = shape_.strip_rows;
     tile.accumulators = reinterpret_cast<float*>(own + thread_.accumulators);
     tile.strips = reinterpret_cast<float*>(own + thread_.strips);
-    tile.slots = reinterpret_cast<float*>(own + thread_.slots);
     tile.states = reinterpret_cast<float*>(own + thread_.states);
-    Epilogue epilogue(phases_);
+    Epilogue epilogue(program_.ops);
     int64_t packed_block = -1;
     for (int64_t task = tasks.take(thread); task >= 0; task = tasks.take(thread)) {
       const int64_t row_block = task / column_blocks();

@@ -43,7 +43,6 @@ class TileSpaceKernel {
     int64_t a = 0;
     int64_t accumulators = 0;
     int64_t strips = 0;
-    int64_t slots = 0;
     int64_t states = 0;
     int64_t bytes = 0;
   };
@@ -92,7 +91,7 @@ class TileSpaceKernel {
   void prefetch(const TileContext& tile, int64_t part, int64_t parts) const;
 
   TileProgram program_;
-  Phases phases_;
+  int strip_planes_;
   VectorProgram vectors_;
   TileShape shape_;
   int threads_;

@@ -1,20 +1,169 @@
 // SPDX-License-Identifier: Apache-2.0
-// An elementwise operation is a chain of one, chunk by chunk; the last elements go through buffers,
-// so that nothing behind them is touched. Groups of columns have kernels of their own.
+// Compiled once per instruction set. The last, partial vector of a row is loaded and stored by
+// parts, so that nothing outside of the row is touched and every element is computed by the same
+// code.
 #include "cpu/vector_ops.h"
-
-#include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/vector_ops.cc"
 #include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
 #include "hwy/highway.h"
 
+#include "base/philox.h"
 #include "base/vector_math-inl.h"
-#include "cpu/chain_machine.h"
+#include "cpu/vector_storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace coda::cpu::HWY_NAMESPACE {
+
+struct Planes {
+  const Source* operands;
+  Result result;
+};
+
+// One long row where rows lie one behind another and no operand has a value of its own for each.
+template <int kArity>
+Result joined_rows(const Planes& p) {
+  const Result& r = p.result;
+  bool is_joined = r.stride == r.cols;
+  for (int k = 0; k < kArity; ++k) {
+    const Source& source = p.operands[k];
+    is_joined = is_joined && source.stride == (source.is_constant_along_row ? 0 : r.cols);
+  }
+  return is_joined ? Result{r.data, 0, 1, r.rows * r.cols} : r;
+}
+
+// Calls f(vectors of the kArity operands...) and stores what it returns, vector by vector. A value
+// that is constant along a row is read from a vector full of it, again and again.
+template <int kArity, class Function>
+HWY_INLINE void map(const Planes& p, const Function& f) {
+  const F32 d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Result to = joined_rows<kArity>(p);
+  for (int64_t i = 0; i < to.rows; ++i) {
+    HWY_ALIGN float constants[kArity][hn::MaxLanes(F32())];
+    const float* in[kArity];
+    int64_t step[kArity];
+    for (int k = 0; k < kArity; ++k) {
+      const Source& source = p.operands[k];
+      in[k] = source.data + i * source.stride;
+      step[k] = source.is_constant_along_row ? 0 : lanes;
+      if (!source.is_constant_along_row) continue;
+      hn::Store(set(*in[k]), d, constants[k]);
+      in[k] = constants[k];
+    }
+    // The next vector of each operand.
+    const auto run = [&](const auto& load) {
+      Vec v[3];
+      for (int k = 0; k < kArity; ++k) {
+        v[k] = load(in[k]);
+        in[k] += step[k];
+      }
+      if constexpr (kArity == 1) return f(v[0]);
+      if constexpr (kArity == 2) return f(v[0], v[1]);
+      if constexpr (kArity == 3) return f(v[0], v[1], v[2]);
+    };
+    float* out = to.data + i * to.stride;
+    int64_t j = 0;
+    for (; j + lanes <= to.cols; j += lanes)
+      hn::StoreU(run([&](const float* x) { return hn::LoadU(d, x); }), d, out + j);
+    if (j == to.cols) continue;
+    const int64_t left = to.cols - j;
+    store_part<AsF32>(run([&](const float* x) { return load_part<AsF32>(x, left); }), out + j,
+                      left);
+  }
+}
+
+HWY_INLINE Vec propagate_nan(Vec a, Vec b, Vec value) { return keep_nan(a, keep_nan(b, value)); }
+
+HWY_INLINE Vec one_if(hn::Mask<F32> condition) { return hn::IfThenElseZero(condition, set(1.0f)); }
+
+// One by one: integers of 64 bits are multiplied, and no program is made of this alone.
+HWY_NOINLINE Vec random_numbers(Vec seed, Vec row, Vec column) {
+  HWY_ALIGN float x[3][hn::MaxLanes(F32())];
+  hn::Store(seed, F32(), x[0]);
+  hn::Store(row, F32(), x[1]);
+  hn::Store(column, F32(), x[2]);
+  for (size_t i = 0; i < hn::Lanes(F32()); ++i) x[0][i] = random_number(x[0][i], x[1][i], x[2][i]);
+  return hn::Load(F32(), x[0]);
+}
+
+void arithmetic_rows(Arithmetic op, const Source* operands, const Result& result) {
+  const Planes p{operands, result};
+  switch (op) {
+    case Arithmetic::add: return map<2>(p, [](Vec a, Vec b) { return hn::Add(a, b); });
+    case Arithmetic::subtract: return map<2>(p, [](Vec a, Vec b) { return hn::Sub(a, b); });
+    case Arithmetic::multiply_add:
+      return map<3>(p, [](Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); });
+    case Arithmetic::multiply_subtract:
+      return map<3>(p, [](Vec a, Vec b, Vec c) { return hn::MulSub(a, b, c); });
+    case Arithmetic::subtract_product:
+      return map<3>(p, [](Vec a, Vec b, Vec c) { return hn::NegMulAdd(a, b, c); });
+  }
+}
+
+void elementwise_rows(Elementwise op, const Source* operands, const Result& result) {
+  const Planes p{operands, result};
+  switch (op) {
+    case Elementwise::add: return map<2>(p, [](Vec a, Vec b) { return hn::Add(a, b); });
+    case Elementwise::sub: return map<2>(p, [](Vec a, Vec b) { return hn::Sub(a, b); });
+    case Elementwise::mul: return map<2>(p, [](Vec a, Vec b) { return hn::Mul(a, b); });
+    case Elementwise::div: return map<2>(p, [](Vec a, Vec b) { return hn::Div(a, b); });
+    case Elementwise::max:
+      return map<2>(p, [](Vec a, Vec b) { return propagate_nan(a, b, hn::Max(a, b)); });
+    case Elementwise::min:
+      return map<2>(p, [](Vec a, Vec b) { return propagate_nan(a, b, hn::Min(a, b)); });
+    case Elementwise::equal: return map<2>(p, [](Vec a, Vec b) { return one_if(hn::Eq(a, b)); });
+    case Elementwise::less: return map<2>(p, [](Vec a, Vec b) { return one_if(hn::Lt(a, b)); });
+    case Elementwise::select:
+      return map<3>(p,
+                    [](Vec c, Vec a, Vec b) { return hn::IfThenElse(hn::Eq(c, set(0.0f)), b, a); });
+    case Elementwise::exp: return map<1>(p, [](Vec a) { return exp(a); });
+    case Elementwise::log: return map<1>(p, [](Vec a) { return log(a); });
+    case Elementwise::rsqrt:
+      return map<1>(p, [](Vec a) { return hn::Div(set(1.0f), hn::Sqrt(a)); });
+    case Elementwise::sqrt: return map<1>(p, [](Vec a) { return hn::Sqrt(a); });
+    case Elementwise::recip: return map<1>(p, [](Vec a) { return hn::Div(set(1.0f), a); });
+    case Elementwise::sigmoid: return map<1>(p, [](Vec a) { return sigmoid(a); });
+    case Elementwise::tanh: return map<1>(p, [](Vec a) { return tanh(a); });
+    case Elementwise::erf: return map<1>(p, [](Vec a) { return erf(a); });
+    case Elementwise::abs: return map<1>(p, [](Vec a) { return hn::Abs(a); });
+    case Elementwise::random:
+      return map<3>(p, [](Vec a, Vec b, Vec c) { return random_numbers(a, b, c); });
+    case Elementwise::neg: return map<1>(p, [](Vec a) { return hn::Neg(a); });
+    case Elementwise::silu: return map<1>(p, [](Vec a) { return hn::Mul(a, sigmoid(a)); });
+    case Elementwise::gelu:
+      return map<1>(p, [](Vec a) {
+        const Vec phi = hn::Add(set(1.0f), erf(hn::Mul(a, set(0.70710678118654752f))));
+        return hn::Mul(hn::Mul(set(0.5f), a), phi);
+      });
+    case Elementwise::gelu_tanh:
+      // (1 + tanh(u)) / 2 is sigmoid(2 u), which does not cancel for negative x.
+      return map<1>(p, [](Vec a) {
+        const Vec cubic = hn::MulAdd(hn::Mul(hn::Mul(a, a), a), set(0.044715f), a);
+        return hn::Mul(a, sigmoid(hn::Mul(cubic, set(1.5957691216057308f))));
+      });
+    case Elementwise::relu:
+      return map<1>(p, [](Vec a) {
+        const Vec zero = set(0.0f);
+        return propagate_nan(zero, a, hn::Max(zero, a));
+      });
+    case Elementwise::less_equal:
+      return map<2>(p, [](Vec a, Vec b) { return one_if(hn::Le(a, b)); });
+    case Elementwise::not_equal:
+      return map<2>(p, [](Vec a, Vec b) { return one_if(hn::Not(hn::Eq(a, b))); });
+  }
+}
+
+void round_rows(DType dtype, const Source* source, const Result& result) {
+  const Planes p{source, result};
+  if (dtype == DType::bf16) return map<1>(p, [](Vec v) { return round_to_bf16(v); });
+  if (dtype == DType::f16) return map<1>(p, [](Vec v) { return float_of_f16_bits(f16_bits(v)); });
+  if (dtype == DType::e4m3) return map<1>(p, [](Vec v) { return stored<AsE4m3>(v); });
+  if (dtype == DType::e5m2) return map<1>(p, [](Vec v) { return stored<AsE5m2>(v); });
+  if (dtype == DType::u8) return map<1>(p, [](Vec v) { return stored<AsU8>(v); });
+  return map<1>(p, [](Vec v) { return v; });
+}
 
 // The sum of n floats in a fixed order: lane i adds the elements i, i + lanes, ...; then the lanes;
 // then the rest.
@@ -61,52 +210,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace coda::cpu {
 
+HWY_EXPORT(elementwise_rows);
+HWY_EXPORT(arithmetic_rows);
+HWY_EXPORT(round_rows);
 HWY_EXPORT(reduce_group_rows);
 HWY_EXPORT(repeat_group_rows);
 
-namespace {
-
-// dst[j] = what `key` says of up to three operands.
-void run_one(HandlerKey key, const Source* operands, int count, float* dst, int64_t all) {
-  const ChainMachine machine = chain_machine();
-  for (int k = 1; k < count; ++k) key.is_constant[k - 1] = operands[k].is_scalar;
-  HandlerKey fetch{Action::fetch};
-  fetch.is_constant[0] = operands[0].is_scalar;
-  // Streams 0, 1 and 2 are the operands, 3 is the result.
-  const Instruction code[] = {{machine.handler(fetch), 0},
-                              {machine.handler(key), 1, 2},
-                              {machine.handler({Action::keep}), 3},
-                              {machine.handler({Action::end})}};
-  ChainStreams streams(4);
-  alignas(64) float rest[4][kWidestChunk] = {};
-  for (int64_t j = 0; j < all; j += machine.columns) {
-    const int64_t n = std::min(machine.columns, all - j);
-    const bool is_whole = n == machine.columns;
-    for (int k = 0; k < count; ++k) {
-      const Source& source = operands[k];
-      const float* data = source.is_scalar ? source.data : source.data + j;
-      if (!is_whole) std::copy_n(data, source.is_scalar ? 1 : n, rest[k]);
-      streams.first[k] = address(is_whole ? data : rest[k]);
-    }
-    streams.first[3] = address(is_whole ? dst + j : rest[3]);
-    machine.run(code, code, streams, 1, n);
-    if (!is_whole) std::copy_n(rest[3], n, dst + j);
-  }
+void elementwise(Elementwise op, const Source* operands, const Result& result) {
+  HWY_DYNAMIC_DISPATCH(elementwise_rows)(op, operands, result);
 }
 
-}  // namespace
-
-void elementwise(Elementwise op, const Source* operands, float* dst, int64_t n) {
-  HandlerKey key{Action::elementwise};
-  key.op = op;
-  run_one(key, operands, info(op).arity, dst, n);
+void arithmetic(Arithmetic op, const Source* operands, const Result& result) {
+  HWY_DYNAMIC_DISPATCH(arithmetic_rows)(op, operands, result);
 }
 
-void round_to(DType dtype, const float* source, float* dst, int64_t n) {
-  HandlerKey key{Action::round};
-  key.dtype = dtype;
-  const Source operand{source};
-  run_one(key, &operand, 1, dst, n);
+void round_to(DType dtype, const Source& source, const Result& result) {
+  HWY_DYNAMIC_DISPATCH(round_rows)(dtype, &source, result);
 }
 
 void reduce_group(const float* src0, const float* src1, int64_t src_stride, int64_t group,

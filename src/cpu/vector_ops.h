@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single operations on fp32 arrays in cache: on vectors of a program, by the vector code of the
-// tiles (each element's bits depend on its own operands only, whatever its position), and on planes
-// whose columns are grouped.
+// Single operations on fp32 planes in cache: rows of columns, `stride` floats from row to row. The
+// bits of an element depend on its own operands alone, not on its position. Groups of columns are
+// summed in a fixed order.
 #pragma once
 
 #include <cmath>
@@ -12,16 +12,39 @@
 
 namespace coda::cpu {
 
-struct Source {
-  const float* data = nullptr;
-  bool is_scalar = false;  // one value for all elements
+// Floats behind the end of planes and vectors that kernels may read.
+inline constexpr int64_t kVectorPad = 16;
+
+// Sums, with the product that they may read computed with them: in one rounding where the processor
+// has such an instruction.
+enum class Arithmetic : uint8_t {
+  add,
+  subtract,
+  multiply_add,       // a·b + c
+  multiply_subtract,  // a·b - c
+  subtract_product,   // c - a·b
 };
 
-// dst[j] = op(operands[...][j]), j < n; dst may be one of the operands.
-void elementwise(Elementwise op, const Source* operands, float* dst, int64_t n);
+// An operand. Element (i, j) is data[i * stride + j], or data[i * stride] if a row has one value.
+struct Source {
+  const float* data = nullptr;
+  int64_t stride = 0;
+  bool is_constant_along_row = false;
+};
 
-// dst[j] = source[j] rounded to the storage type and back, j < n.
-void round_to(DType dtype, const float* source, float* dst, int64_t n);
+// A result. It may be one of the operands.
+struct Result {
+  float* data = nullptr;
+  int64_t stride = 0;
+  int64_t rows = 1;
+  int64_t cols = 0;
+};
+
+// result(i, j) = op(operands[0](i, j), ...); `operands` are as many as `op` has.
+void elementwise(Elementwise op, const Source* operands, const Result& result);
+void arithmetic(Arithmetic op, const Source* operands, const Result& result);
+// result(i, j) = source(i, j) rounded to the storage type and back.
+void round_to(DType dtype, const Source& source, const Result& result);
 
 // dst(i, j) = sum of src(i, j * group .. j * group + group), in a fixed order; with two planes the
 // second plane's group is added to the first's. Only complete groups. src1 may be null.

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "coda/error.h"
-#include "cpu/chain_machine.h"
 #include "cpu/partials.h"
 #include "cpu/tile_memory.h"
 #include "cpu/vector_ops.h"
@@ -95,7 +94,7 @@ void VectorProgram::run_step(const Item& item, std::span<const TensorView> tenso
   float* out = reinterpret_cast<float*>(scratch + item.offset);
   const auto operand = [&](int i) -> Source {
     const Item& source = items_[item.operands[i]];
-    return {vector(item.operands[i], scratch), source.length == 1 && item.length > 1};
+    return {vector(item.operands[i], scratch), 0, source.length == 1 && item.length > 1};
   };
   switch (s.kind()) {
     case StepKind::load_per_row:
@@ -115,10 +114,9 @@ void VectorProgram::run_step(const Item& item, std::span<const TensorView> tenso
     case StepKind::elementwise: {
       Source operands[3];
       for (size_t i = 0; i < item.operands.size(); ++i) operands[i] = operand(static_cast<int>(i));
-      return elementwise(s.op(), operands, out, item.length);
+      return elementwise(s.op(), operands, {out, 0, 1, item.length});
     }
-    case StepKind::as_stored:
-      return round_to(s.dtype(), vector(item.operands[0], scratch), out, item.length);
+    case StepKind::as_stored: return round_to(s.dtype(), operand(0), {out, 0, 1, item.length});
     case StepKind::transpose_vector:
       std::copy_n(vector(item.operands[0], scratch), item.length, out);
       return;

@@ -140,7 +140,7 @@ class OpByOp {
       const auto count = static_cast<int64_t>(in.size());
       std::vector<float> out(in.size());
       const cpu::Source source{in.data()};
-      cpu::elementwise(n.fn, &source, out.data(), count);
+      cpu::elementwise(n.fn, &source, {out.data(), 0, 1, count});
       y.data.assign(out.begin(), out.end());
     }
     if (n.op == Op::matmul) product(n.transposes[0], *x[0], *x[1], y);

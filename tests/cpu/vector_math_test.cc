@@ -35,7 +35,7 @@ std::vector<float> run(Elementwise op, const std::vector<float>& a, const std::v
   const int64_t n = static_cast<int64_t>(a.size());
   std::vector<float> out(a.size());
   const Source sources[3] = {{a.data()}, {b.data()}, {c.data()}};
-  elementwise(op, sources, out.data(), n);
+  elementwise(op, sources, {out.data(), 0, 1, n});
   return out;
 }
 
@@ -126,29 +126,40 @@ TEST(VectorMath, AnElementsBitsDoNotDependOnItsPlace) {
   });
 }
 
-TEST(VectorMath, ScalarOperandsGiveTheBitsOfVectors) {
-  for_each_instruction_set([] {
-    constexpr size_t kCount = 128 + 37;  // whole chunks and a rest
-    const std::vector<float> data = arguments(8, 3 * kCount);
-    for (int k = 0; k < kElementwiseCount; ++k) {
-      const Elementwise op = static_cast<Elementwise>(k);
-      for (int mask = 0; mask < 8; ++mask) {
-        Source sources[3];
-        Source full[3];
-        std::vector<float> copies[3];
-        for (int o = 0; o < 3; ++o) {
-          const float* first = data.data() + o * kCount;
-          sources[o] = {first, (mask >> o & 1) != 0};
-          copies[o].assign(first, first + kCount);
-          if (sources[o].is_scalar) copies[o].assign(kCount, *first);
-          full[o] = {copies[o].data()};
+// Of operands that are planes, one row for all rows, one value for each row, or one value for all.
+TEST(VectorMath, EveryKindOfOperandGivesTheBitsOfPlanesAndNothingIsWrittenBehindARow) {
+  constexpr int64_t kRows = 3;
+  constexpr int64_t kStride = 48;
+  constexpr float kUntouched = -77.5f;
+  for_each_instruction_set([&] {
+    const std::vector<float> data = arguments(8, 3 * kRows * kStride);
+    for (int k = 0; k < kElementwiseCount * 64; ++k) {
+      const Elementwise op = static_cast<Elementwise>(k / 64);
+      Source sources[3];
+      Source planes[3];
+      std::vector<float> copies[3];
+      for (int o = 0; o < 3; ++o) {
+        const bool has_rows = (k >> (2 * o) & 1) != 0;
+        const bool is_constant = (k >> (2 * o + 1) & 1) != 0;
+        const float* first = data.data() + o * kRows * kStride;
+        sources[o] = {first, has_rows ? kStride : 0, is_constant};
+        for (int64_t i = 0; i < kRows * kStride; ++i)
+          copies[o].push_back(
+              first[(has_rows ? i / kStride * kStride : 0) + (is_constant ? 0 : i % kStride)]);
+        planes[o] = {copies[o].data(), kStride};
+      }
+      for (int64_t cols : {29, 32, 48}) {
+        std::vector<float> got(kRows * kStride, kUntouched), want(kRows * kStride, kUntouched);
+        elementwise(op, sources, {got.data(), kStride, kRows, cols});
+        for (int64_t i = 0; i < kRows; ++i) {
+          Source rows[3];
+          for (int o = 0; o < 3; ++o) rows[o] = {planes[o].data + i * kStride};
+          elementwise(op, rows, {want.data() + i * kStride, 0, 1, cols});
         }
-        std::vector<float> got(kCount), want(kCount);
-        elementwise(op, sources, got.data(), kCount);
-        elementwise(op, full, want.data(), kCount);
-        for (size_t j = 0; j < kCount; ++j) {
+        for (size_t j = 0; j < got.size(); ++j) {
           ASSERT_EQ(std::bit_cast<uint32_t>(got[j]), std::bit_cast<uint32_t>(want[j]))
-              << info(op).name << " mask " << mask;
+              << info(op).name << " way " << k % 64;
+          ASSERT_TRUE(static_cast<int64_t>(j) % kStride < cols || got[j] == kUntouched);
         }
       }
     }
@@ -172,7 +183,7 @@ TEST(VectorMath, RoundingToStorageIsThatOfScalarCode) {
     const int64_t n = static_cast<int64_t>(values.size());
     std::vector<float> out(values.size());
     for (DType type : {DType::bf16, DType::f16}) {
-      round_to(type, values.data(), out.data(), n);
+      round_to(type, {values.data()}, {out.data(), 0, 1, n});
       for (int64_t i = 0; i < n; ++i) {
         const float want = type == DType::bf16 ? float_from_bf16(bf16_from_float(values[i]))
                                                : float_from_f16(f16_from_float(values[i]));
