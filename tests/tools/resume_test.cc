@@ -29,8 +29,17 @@ bool is_checkpoint(const std::string& name) {
   return name.starts_with("step-") && !name.ends_with(".tmp");
 }
 
-void wait_for(const fs::path& file) {
-  for (int i = 0; i < 100000 && !fs::exists(file); ++i) usleep(100);
+// The words with other values of flags; what they lack is added.
+Words with(Words words, const Words& flags) {
+  for (size_t i = 0; i < flags.size(); i += 2) {
+    const auto found = std::ranges::find(words, flags[i]);
+    if (found != words.end()) {
+      *(found + 1) = flags[i + 1];
+    } else {
+      words = words + Words{flags[i], flags[i + 1]};
+    }
+  }
+  return words;
 }
 
 class Resume : public testing::Test {
@@ -99,7 +108,7 @@ TEST_F(Resume, OfARunWithWeightsOutOfEightBitsKeepsThemOut) {
   const Words eight{"--hidden", "32", "--dtype", "fp8", "--fp8-except", "*.mlp.*,*.embed*"};
   const CommandResult begun =
       run_coda(command(out, "1000") + eight, {.while_running = [&](pid_t child) {
-                 wait_for(out + "/step-000007");
+                 wait_for_file(child, out + "/step-000007");
                  kill(child, SIGTERM);
                }});
   EXPECT_EQ(begun.status, 130) << begun.err;
@@ -133,7 +142,7 @@ TEST_F(Resume, AfterASignalOrAClosedPipe) {
         command(stopped) + Words{"--eval-every", "1"},
         {.output = signal == SIGPIPE ? pipe_ends[1] : -1, .while_running = [&](pid_t child) {
            close(pipe_ends[1]);
-           wait_for(stopped + "/step-000007");
+           wait_for_file(child, stopped + "/step-000007");
            close(pipe_ends[0]);
            if (signal != SIGPIPE) kill(child, signal);
          }});
@@ -149,7 +158,7 @@ TEST_F(Resume, AfterASignalOrAClosedPipe) {
 TEST_F(Resume, AfterASignalRightBehindTheFirstCheckpoint) {
   const std::string out = folder / "run";
   const CommandResult result = run_coda(command(out, kEndless), {.while_running = [&](pid_t child) {
-                                          wait_for(out + "/step-000000");
+                                          wait_for_file(child, out + "/step-000000");
                                           kill(child, SIGUSR1);
                                         }});
   EXPECT_EQ(result.status, 130) << result.err;
@@ -174,9 +183,9 @@ TEST_F(Resume, OfAFinishedRunSaysSoAndGoesOnWithMoreSteps) {
 TEST_F(Resume, AFolderThatIsRenamedUnderARunIsMadeAnewAndSaid) {
   const std::string out = folder / "run";
   const CommandResult result = run_coda(command(out, kEndless), {.while_running = [&](pid_t child) {
-                                          wait_for(out + "/latest");
+                                          wait_for_file(child, out + "/latest");
                                           fs::rename(out, folder / "elsewhere");
-                                          wait_for(out + "/latest");
+                                          wait_for_file(child, out + "/latest");
                                           kill(child, SIGTERM);
                                         }});
   EXPECT_EQ(result.status, 130) << result.err;
@@ -188,7 +197,7 @@ TEST_F(Resume, AnIgnoredSignalStaysIgnored) {
   const std::string out = folder / "run";
   const CommandResult result =
       run_coda(command(out), {.ignored_signal = SIGHUP, .while_running = [&](pid_t child) {
-                                wait_for(out + "/step-000007");
+                                wait_for_file(child, out + "/step-000007");
                                 kill(child, SIGHUP);
                               }});
   EXPECT_EQ(result.status, 0) << result.err;
@@ -199,7 +208,7 @@ TEST_F(Resume, CtrlCEndsTheSampleOfAFinishedRun) {
   const std::string out = folder / "run";
   const CommandResult result =
       run_coda(command(out) + Words{"--sample", "1000000000"}, {.while_running = [&](pid_t child) {
-                 wait_for(out + "/loss_curve.svg");
+                 wait_for_file(child, out + "/loss_curve.svg");
                  usleep(100000);
                  kill(child, SIGINT);
                }});
@@ -272,6 +281,36 @@ TEST_F(Resume, GoesOnWithTheOptimizerThatItWasStartedWith) {
   const CommandResult wrong = run_coda(command(folder / "no") + Words{"--momentum", "0.5"});
   EXPECT_EQ(wrong.status, 1);
   EXPECT_THAT(wrong.err, HasSubstr("--momentum is no setting of adamw"));
+}
+
+// Types of weights, moments and products, with what else holds or makes state: passes that add up,
+// several processes, layers that are recomputed.
+TEST_F(Resume, GivesTheSameBitsForEveryType) {
+  const std::pair<std::string, Words> kinds[] = {
+      {"bf16", {"--dtype", "bf16", "--moments", "bf16"}},
+      {"fp8", {"--dtype", "fp8"}},
+      {"fp8-kept", {"--dtype", "fp8-kept", "--optimizer", "lion", "--recompute", "layer"}},
+      {"fp8 of two", {"--dtype", "fp8", "--processes", "2", "--moments", "bf16"}},
+  };
+  for (const auto& [name, more] : kinds) {
+    SCOPED_TRACE(name);
+    const std::string out = folder / name;
+    const Words size{"--hidden", "32", "--batch", "4", "--steps", "8", "--save-every", "4"};
+    const CommandResult begun = run_coda(with(command(out), size) + more);
+    ASSERT_EQ(begun.status, 0) << begun.err;
+    const std::string whole = folder / ("whole " + name);
+    fs::copy(out, whole, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    ASSERT_TRUE(fs::remove_all(out + "/step-000008") > 0);
+    const CommandResult resumed =
+        run_coda(with(resume(out), {"--save-every", "4"}) +
+                 (name == "fp8 of two" ? Words{"--processes", "2"} : Words{}));
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_THAT(resumed.out, HasSubstr("going on from"));
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "run_state.json"})
+      EXPECT_TRUE(read_bytes(out + "/step-000008/" + file) ==
+                  read_bytes(whole + "/step-000008/" + file))
+          << file << " differs";
+  }
 }
 
 // Earlier versions had only AdamW, and their checkpoints do not name the optimizer.
