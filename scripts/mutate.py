@@ -121,7 +121,10 @@ class Scratch:
         self.source = folder / "source"
         self.build = self.source / "build"
         self.jobs = jobs
+        self.environment = dict(os.environ, OMP_WAIT_POLICY="passive", CCACHE_IGNOREOPTIONS="-w",
+                                VIRTUAL_ENV=str(self.source / ".venv"))  # where tests find NVRTC
         self.limits: dict[str, float] = {}  # time limit of each test program, once it has run
+        self.forks: subprocess.Popen | None = None  # unittest_forks.py, once a test needs it
 
     def refresh(self) -> None:
         """Brings the copy to the sources' state; what has not changed keeps its time."""
@@ -152,10 +155,9 @@ class Scratch:
     def command(self, words: list[str],
                 timeout: float | None = None) -> subprocess.CompletedProcess:
         """Its output is kept; raises CalledProcessError or TimeoutExpired."""
-        environment = dict(os.environ, OMP_WAIT_POLICY="passive", CCACHE_IGNOREOPTIONS="-w",
-                           VIRTUAL_ENV=str(self.source / ".venv"))  # where tests find NVRTC
-        return subprocess.run(words, cwd=self.source, env=environment, timeout=timeout, text=True,
-                              check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.run(words, cwd=self.source, env=self.environment, timeout=timeout,
+                              text=True, check=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
 
     def compile(self, programs: set[str]) -> None:
         programs = programs - {PYTHON}
@@ -190,18 +192,21 @@ class Scratch:
             raise ValueError(f"{program} {tests}: one was skipped")
         return True
 
-
     def test_python(self, tests: str, explain: bool) -> bool:
-        paths = os.pathsep.join(str(self.source / name) for name in ("python", "tests/python"))
-        try:
-            self.command(["env", f"PYTHONPATH={paths}", "PYTHONDONTWRITEBYTECODE=1",
-                          str(self.source / ".venv/bin/python"), "-m", "unittest", "-q", "-f",
-                          *tests.split()], self.limits.get(PYTHON, TIMEOUT_S))
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            if explain:
-                print(error, error.stdout or "", sep="\n")
-            return False
-        return True
+        said = self.build.parent / "unittest.out"
+        if self.forks is None:
+            paths = os.pathsep.join(str(self.source / name) for name in ("python", "tests/python"))
+            self.forks = subprocess.Popen(
+                [str(self.source / ".venv/bin/python"), str(ROOT / "scripts/unittest_forks.py"),
+                 str(said)], cwd=self.source, text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, env={**self.environment, "PYTHONPATH": paths,
+                                             "PYTHONDONTWRITEBYTECODE": "1"})
+        self.forks.stdin.write(f"{self.limits.get(PYTHON, TIMEOUT_S)} {tests}\n")
+        self.forks.stdin.flush()
+        passes = int(self.forks.stdout.readline()) == 0
+        if explain and not passes:
+            print(said.read_text())
+        return passes
 
 
 def run(mutants: list[Mutant], scratch: Scratch) -> int:
