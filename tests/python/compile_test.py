@@ -188,6 +188,8 @@ class CompiledModels(unittest.TestCase):
         for options, message in (
                 ({"fast": True}, "no option fast; there are 'inner'"),
                 ({"objective": "size"}, "'objective' is 'size'; it may be 'memory', 'speed'"),
+                ({"strict": "yes"}, "'strict' is 'yes'; it may be False, True"),
+                ({"cost_model": 2}, "'cost_model' is 2; it may be False, True"),
                 ({"products": "int4"}, "'products' is 'int4'; it may be '', 'fp8'")):
             with self.assertRaisesRegex(coda_cpp.Error, message):
                 torch.compile(nn.Linear(3, 3), backend="coda", options=options)

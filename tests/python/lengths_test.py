@@ -59,6 +59,24 @@ class Lengths(unittest.TestCase):
                 compilations = self._train(make(), map(padded, LENGTHS), autocast)
                 self.assertLessEqual(compilations, 2)
 
+    def test_numbers_that_change_are_read_at_each_call(self):
+        """A Python float that is an argument, or an attribute of a module that is changed."""
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up, self.norm, self.factor = nn.Linear(32, 64), nn.LayerNorm(64), 1.0
+
+            def forward(self, x, number):
+                return self.norm(nn.functional.silu(self.up(x) * number) * self.factor + number)
+
+        for dynamic in (None, True):
+            torch._dynamo.reset()
+            model, x = Scaled(), torch.randn(2, 5, 32)
+            compiled = torch.compile(model, backend=Recorder(), dynamic=dynamic)
+            for number, factor in ((0.5, 1.0), (1.5, 1.0), (-0.25, 2.0), (3.0, 0.5), (4.5, 3.0)):
+                model.factor = factor
+                torch.testing.assert_close(compiled(x, number), model(x, number))
+
     def test_tensors_whose_columns_are_the_length_do_not_fix_it(self):
         torch.manual_seed(0)
         batches = ({"x": torch.randn(2, tokens, 32), "weights": torch.rand(2, tokens).round()}

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import coda_cpp
 from coda_cpp.torch_backend import coda, notices
+from coda_cpp.torch_backend.options import Options
 from compiled import Recorder
 
 WIDTH = 32
@@ -84,6 +85,24 @@ class Gpus(unittest.TestCase):
     def test_a_gpu_with_kernels(self):
         with patch.object(notices, "backend"), patch.object(notices._core, "precompile"):
             self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
+
+
+    def test_operands_on_several_devices_stay_pytorchs(self):
+        module, inputs = _on_a_gpu()
+        graph = module.graph
+        product, = graph.find_nodes(op="call_function", target=functional.linear)
+        with graph.inserting_before(product), inputs[0].fake_mode:
+            number = graph.placeholder("number")
+            number.meta["example_value"] = torch.empty((), dtype=torch.bfloat16, device="cpu")
+        with graph.inserting_after(product):
+            scaled = graph.call_function(torch.mul, (product, number))
+        scaled.meta["example_value"] = product.meta["example_value"]
+        product.replace_all_uses_with(scaled, lambda user: user is not scaled)
+        report = coda.Report()
+        made = coda.fuse(module, [*inputs, number.meta["example_value"]], report,
+                         Options(cost_model=False))
+        self.assertEqual((made, report.taken), (module, []), report.left)
+        self.assertIn("several devices", "".join(report.left))
 
 
 class Alone(nn.Module):

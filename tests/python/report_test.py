@@ -2,6 +2,8 @@
 """What the backend tells a user: which linear layers are fused, which are not, where and why."""
 
 import unittest
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import torch
 import torch._dynamo
@@ -9,6 +11,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import coda_cpp
+from coda_cpp.torch_backend import coda
+from coda_cpp.torch_backend.layout import NotUnderstood
+from coda_cpp.torch_backend.linears import LinearLayer
+from coda_cpp.torch_backend.report import Report, Taken, grouped
 from compiled import Recorder
 
 WIDTH = 16
@@ -70,6 +76,79 @@ class Reports(unittest.TestCase):
             self.assertRegex(layer.reason, r"i0 behind \(has no rule\)|as a linear layer")
             self.assertEqual(layer.flops, 2 * (2 * 4) * WIDTH * WIDTH)
         self.assertEqual(len({layer.place for layer in layers}), 6)
+
+    def test_multiplications_are_those_of_the_sizes(self):
+        """2 times the sizes of rows, contraction and columns, which all differ."""
+        rows, inner, columns = 6, 5, 7
+        weight, bias = (nn.Parameter(torch.randn(*shape)) for shape in ((inner, columns), (columns,)))
+        layer = nn.Linear(inner, columns)
+        ways = {
+            "linear": lambda x: layer(x), "matmul": lambda x: x @ weight,
+            "einsum": lambda x: torch.einsum("bti,ij->btj", x, weight),
+            "addmm": lambda x: torch.addmm(bias, x.flatten(0, 1), weight),
+            "mm": lambda x: torch.mm(x.flatten(0, 1), weight),
+            "bmm": lambda x: torch.bmm(x, weight.expand(len(x), inner, columns))}
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight, self.bias, self.layer = weight, bias, layer
+
+            def forward(self, x):
+                return sum(torch.special.i0(way(torch.special.i0(x))).sum()
+                           for way in ways.values())
+
+        found = self._report(Model(), torch.randn(2, 3, inner))
+        self.assertEqual([layer.flops for layer in found.layers],
+                         [2 * rows * inner * columns] * len(ways))
+
+    def test_the_share_is_of_multiplications(self):
+        made = Report(layers=[LinearLayer("a", "", 900, ""), LinearLayer("b", "", 50, "why"),
+                              LinearLayer("c", "", 50, "gains nothing", by_cost_model=True)])
+        self.assertEqual(made.total(), "1 of 3 linear layers fused (90 % of their "
+                                       "multiplications), in 0 regions; the cost model left 1")
+
+    def test_layers_are_told_together_by_kind_place_and_reason(self):
+        layers = [LinearLayer(f"h.{i}.up", place, 1, reason) for i, (place, reason) in enumerate((
+            ("m.py:1", "x"), ("m.py:1", "x"), ("m.py:1", "y"), ("m.py:2", "x")))]
+        self.assertEqual([text for _, text in grouped(layers)],
+                         ["h.*.up (2 layers, m.py:1): x", "h.2.up (m.py:1): y",
+                          "h.3.up (m.py:2): x"])
+
+    def test_a_region_has_to_gain_more_than_its_calls_cost(self):
+        """Of costs by number: operations, bytes and seconds of ours and of theirs."""
+        def taken(ours, theirs, needs=0):
+            function = SimpleNamespace(
+                costs=lambda _: ((1, 2e6, ours), (1, 5e6, theirs)), nominal_sizes=dict,
+                phases=lambda _: SimpleNamespace(again=None, plans=[], plan=SimpleNamespace(
+                    saved_bytes=lambda _: 7e6)))
+            return Taken("fused_0", "linear, silu", SimpleNamespace(
+                needs=needs, function=SimpleNamespace(function=function)))
+
+        self.assertTrue(taken(1e-4, 1.3e-4).gains)
+        self.assertFalse(taken(1e-4, 1.2e-4).gains)
+        self.assertTrue(taken(1e-4, 1.6e-4, needs=1).gains)  # the backward is a call too
+        self.assertFalse(taken(1e-4, 1.4e-4, needs=1).gains)
+        both = Report.of([Report(taken=[taken(1e-4, 3e-4)], causal=1, notes=["n"], left=["1 x a"]),
+                          Report(taken=[taken(2e-4, 4e-4)], causal=2, notes=["n"],
+                                 without_gain=[taken(1.0, 1.0)], left=["2 x b"])])
+        self.assertEqual((len(both.taken), len(both.without_gain), both.causal, both.notes,
+                          both.left), (2, 1, 3, ["n"], ["1 x a", "2 x b"]))
+        self.assertIn("in all 0 programs; 4.00 MB moved, 10.00 MB without fusion; 14.00 MB saved "
+                      "for the backward; predicted 0.300 ms, 0.700 ms without fusion", both.text())
+
+    def test_layers_of_blocks_that_are_left_are_told(self):
+        model = nn.Sequential(Mlp(), Mlp())
+        with patch.object(coda, "Normal", side_effect=NotUnderstood("why")):
+            report = self._report(lambda x: checkpoint(model, x, use_reentrant=False).sum(),
+                                  torch.randn(2, 4, WIDTH, requires_grad=True))
+        self.assertEqual([layer.reason for layer in report.layers], ["why"] * 4)
+
+    def test_explain_takes_the_options(self):
+        model, x = Mlp(), torch.randn(2, 4, WIDTH)
+        for cost_model, expected in ((True, "0 of 2"), (False, "2 of 2")):
+            text = coda_cpp.explain(model, x, options={"cost_model": cost_model})
+            self.assertTrue(text.startswith(expected), text)
 
     def test_a_product_of_two_activations_is_no_linear_layer(self):
         report = self._report(lambda x: x @ x.mT, torch.randn(2, 4, WIDTH))

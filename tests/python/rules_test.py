@@ -6,6 +6,7 @@ is a function of what a linear layer makes and of more operands, and all of it h
 
 import dataclasses
 import functools
+import itertools
 import math
 import re
 import unittest
@@ -16,7 +17,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
-from coda_cpp.torch_backend import coda, options, report
+from coda_cpp.torch_backend import canonical, coda, options, report
 from coda_cpp.torch_backend.rules import RULES
 
 B, T, K, N = 2, 24, 32, 64
@@ -359,6 +360,142 @@ class Arguments(unittest.TestCase):
                         for found, expected in zip(outcome(called, given, 0),
                                                    outcome(whole(case), given, 0), strict=True):
                             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+    def _same(self, function, *operands, name=None, allowed=1e-4):
+        """That the function of logits, fused or not, is eager's; the report."""
+        case = Case(function)
+        given = [*inputs_of(case, torch.float32, 1.0, 0), *operands]
+        called, made = fused(case, given=given)
+        with self.subTest(name):
+            for found, expected in zip(outcome(called, given, 0), outcome(whole(case), given, 0),
+                                       strict=True):
+                torch.testing.assert_close(found, expected, rtol=allowed, atol=allowed / 10)
+        return made
+
+    def test_losses_of_classes_with_weights_and_of_several_dimensions(self):
+        for ignored, smoothing, reduction, is_weighted, is_turned in itertools.product(
+                (-100, 5), (0.0, 0.2), ("mean", "sum", "none"), (False, True), (False, True)):
+            targets = torch.randint(0, N, (B, T))
+            targets[:, ::4] = ignored
+            named = {"ignore_index": ignored, "label_smoothing": smoothing, "reduction": reduction}
+
+            def loss(h, t, weight, how=(is_weighted, is_turned, named)):
+                is_weighted, is_turned, named = how
+                h, t = (h.mT, t) if is_turned else (h.flatten(0, 1), t.flatten())
+                return F.cross_entropy(h, t, weight if is_weighted else None, **named) * 2
+
+            self._same(loss, targets, torch.rand(N) + 0.5, name=(is_weighted, is_turned, named))
+
+    def test_losses_of_log_probabilities(self):
+        targets = torch.randint(0, N, (B * T,))
+        targets[::3] = 5
+        for dim, ignored, reduction in itertools.product((-1, 1, 0), (-100, 5),
+                                                         ("mean", "sum", "none")):
+            self._same(lambda h, t, how=(dim, ignored, reduction): F.nll_loss(
+                F.log_softmax(h.flatten(0, 1), how[0]), t, ignore_index=how[1], reduction=how[2]),
+                targets, name=(dim, ignored, reduction))
+
+    def test_divergences_by_their_arguments(self):
+        p = torch.softmax(torch.randn(B, T, N), -1)
+        with_zeros = torch.where(p > p.median(), p, 0.0)
+        for reduction, log_target in itertools.product(("mean", "sum", "batchmean", "none"),
+                                                       (False, True)):
+            self._same(lambda h, p, how=(reduction, log_target): F.kl_div(
+                F.log_softmax(h, -1), p, reduction=how[0], log_target=how[1]) * 2,
+                p.log() if log_target else with_zeros, name=(reduction, log_target))
+
+    def test_loops_over_parts_of_the_rows(self):
+        """Those that are all rows in their order are one operation; others look like them."""
+        def entropy(h, dim=-1):
+            log = torch.log_softmax(h, dim)
+            return -(log.exp() * log).sum(-1)
+
+        def stacked(order, dim=0, along=-1):
+            return lambda h: torch.stack([entropy(h[i], along) for i in order], dim)
+
+        def split(order, along=-1, size=16):
+            def function(h):
+                parts = h.flatten(0, 1).split(size)
+                return torch.cat([entropy(parts[i], along) for i in order])
+            return function
+
+        loops = {"in order": (stacked((0, 1)), 1), "turned": (stacked((1, 0)), 0),
+                 "one twice": (stacked((0, 0)), 0), "the last": (stacked((1,)), 0),
+                 "along columns": (stacked((0, 1), 1), 0), "along rows": (stacked((0, 1), 0, 0), 0),
+                 "parts": (split((0, 1, 2)), 1), "parts, turned": (split((2, 0, 1)), 0),
+                 "a part twice": (split((0, 1, 1)), 0), "parts, along rows": (split((0, 1, 2), 0), 0)}
+        for name, (function, fused_losses) in loops.items():
+            made = self._same(function, name=name)
+            self.assertEqual("log_softmax" in "".join(made.regions), bool(fused_losses), name)
+
+    def test_other_names_of_operations(self):
+        """Every name that canonical.py knows is fused, and is what PyTorch computes by it."""
+        for old, new in canonical._OTHER_NAMES.items():
+            target = canonical._named(old)
+            if target is None:
+                continue
+            packet, _, overload = old.partition(".")
+            x = torch.randn(B, T, N)
+            is_mask = new.startswith("bitwise") or packet.strip("_") in ("and", "or", "xor")
+
+            def function(h, x, target=target, how=(packet, overload, new, is_mask)):
+                packet, overload, new, is_mask = how
+                if is_mask:
+                    one, other = x > 0.5, x < 1
+                    return h * (target(one) if new.endswith("not") else target(one, other))
+                if new in ("neg", "abs", "sigmoid"):
+                    return target(h)
+                if new == "clamp":
+                    return target(h, -0.5, 0.25)
+                if new == "cat":
+                    return target([h, h * x], -1) * 2
+                if new == "transpose.int":
+                    return (target(heads(h), 1, 2) * 2).transpose(1, 2)
+                if new[:2] in ("gt", "lt", "ge", "le", "ne"):
+                    other = 1.0 if overload == "Scalar" else x.roll(1, 1)
+                    return h * target(x.round(), other)  # of equal numbers too
+                return target(h, 1.5 if overload == "Scalar" else x)
+
+            made = self._same(function, x.round() if new[:2] in ("gt", "lt", "ge", "le", "ne")
+                              else x, name=old)
+            self.assertEqual(len(made.taken), 1, old)
+
+    def test_masks_of_attention_by_their_shapes(self):
+        """Heads that are repeated for their queries in any order, and masks of any leading
+        dimensions: the causal one alone is dropped, and heads are given once where they can be."""
+        causal = torch.ones(T, T, dtype=torch.bool).tril()
+
+        def attention(mask, repeated=lambda k: k, of_values=None):
+            def function(h, mask):
+                q = h.view(B, T, 4, 16).transpose(1, 2)
+                k, v = (h[..., :32].view(B, T, 2, 16).transpose(1, 2) * factor for factor in (2, 3))
+                k, v = repeated(k), (of_values or repeated)(v)
+                return F.scaled_dot_product_attention(q, k, v, mask) * 2
+            return function, mask
+
+        def one_by_one(k):
+            return k[:, :, None].expand(B, 2, 2, T, 16).reshape(B, 4, T, 16)
+
+        def in_turns(k):
+            return k[:, None].expand(B, 2, 2, T, 16).reshape(B, 4, T, 16)
+
+        def of_one(k):
+            return k[:, :1, None].expand(B, 1, 4, T, 16).reshape(B, 4, T, 16)
+
+        of_batches = torch.stack((causal, torch.ones(T, T, dtype=torch.bool)))[:, None]
+        for name, (function, mask) in {
+                "one by one": attention(causal, one_by_one),
+                "in turns": attention(causal, in_turns),
+                "values in turns": attention(causal, one_by_one, in_turns),
+                "values of one head": attention(causal, one_by_one, of_one),
+                "of each batch": attention(of_batches, one_by_one)}.items():
+            self._same(function, mask, name=name)
+
+            def tells(h, function=function):  # the same with a mask that can be proven
+                mask = torch.ones(T, T, dtype=torch.bool).tril()
+                return function(h, mask)
+
+            self.assertEqual(self._same(tells, name=name).causal, 1)
 
     def test_dropout_draws_what_eager_draws(self):
         def function(h):

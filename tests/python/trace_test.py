@@ -80,6 +80,13 @@ def fx_args(node, place):
     return repr(torch.fx.map_arg((node.args, node.kwargs), lambda used: f"%{place[used]}"))
 
 
+def memories(graph):
+    """Which tensors lie in the same memory, by the place of the first."""
+    first = {}
+    return [first.setdefault(node.meta[trace.MEMORY], place) for place, node in enumerate(graph.nodes)
+            if node.meta.get(trace.MEMORY) is not None]
+
+
 class Traces(unittest.TestCase):
     def test_equal_layers_are_traced_once_and_the_graph_is_the_same(self):
         counts = set()
@@ -136,6 +143,24 @@ class Traces(unittest.TestCase):
         made, count = traced(module)
         self.assertGreater(count, 1)
         torch.testing.assert_close(made(*inputs)[0], twice(x, y))
+
+    def test_calls_that_differ_in_any_fact_are_other_kinds(self):
+        """The same function of operands of other strides, offsets or types, or in one memory."""
+        def function(x, y):
+            made = []
+            for _ in range(8):  # so often that kinds are worth while
+                for one in (x, x.mT, x[:, 1:], x[:, :2], x.bfloat16(), y):
+                    made.append(torch.empty_like(one).copy_(one).sin())
+                for one, other in ((x, y), (x, x), (x, x.view(3, 3)), (y, x)):
+                    made.append(torch.add(one, other).mT)
+            return made
+
+        module, _ = dynamos_graph(function, torch.randn(3, 3), torch.randn(3, 3))
+        made, count = traced(module)
+        self.assertGreater(count, 1)
+        self.assertEqual(text(made.graph), text(traced(module, whole)[0].graph))
+        with mock.patch.object(trace, "_is_plain", lambda node: False):
+            self.assertEqual(memories(made.graph), memories(traced(module)[0].graph))
 
     def test_graphs_that_are_like_each_other_share_their_kinds(self):
         module, _ = dynamos_graph(layers(1), torch.randn(2, 5, 16))

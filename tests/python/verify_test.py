@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 import coda_cpp
-from coda_cpp.torch_backend import replace
+from coda_cpp.torch_backend import replace, report, verify
 from coda_cpp.torch_backend.rules import RULES
 from compiled import Recorder, gpt2, ids, llama
 
@@ -158,6 +158,52 @@ class Verify(unittest.TestCase):
         self.assertIs(model._compiled_call_impl, compiled)
         self.assertTrue(found, found)
         self.assertIn("gradient of input 0", [row.name for row in found.rows])
+
+    def test_the_verdict_is_that_of_the_errors(self):
+        """Of a result and a gradient, with errors of eager's and of ours by number."""
+        exact = {"loss": torch.ones(100, dtype=torch.float64),
+                 "gradient of w": 3 * torch.ones(100, dtype=torch.float64),
+                 "gradient of b": 1e-3 * torch.ones(100, dtype=torch.float64)}
+
+        def judged(eager, ours, name="gradient of w", precision=0.0):
+            def off(by):
+                return {n: t * (1 + by * (n == name)) for n, t in exact.items()}
+
+            made = off(ours or 0.0)
+            if ours is None:
+                del made[name]
+            return verify._judged(exact, off(eager), made, precision, report.Report())
+
+        for name in exact:
+            for eager in (1e-5, 1e-3):
+                self.assertTrue(judged(eager, 2.9 * eager, name), name)
+                self.assertFalse(judged(eager, 3.1 * eager, name), name)
+            self.assertTrue(judged(0.0, 1.9e-6, name))  # as fp32 sums in another order
+            self.assertFalse(judged(0.0, 2.1e-6, name))
+            self.assertTrue(judged(0.0, 0.4 * 2 ** -8, name, precision=2 ** -8))
+            self.assertFalse(judged(0.0, float("nan"), name))
+            self.assertFalse(judged(0.0, None, name))  # it is missing
+        # Of a small gradient as much counts as can be seen beside the largest, 3.
+        self.assertTrue(judged(0.0, 0.02, "gradient of b", precision=2 ** -8))
+        self.assertFalse(judged(0.0, 0.1, "gradient of b", precision=2 ** -8))
+        unknown = judged(0.3, 0.3, "loss")
+        self.assertFalse(unknown)
+        self.assertIn("verdict: unknown", str(unknown))
+
+    def test_every_value_of_a_result_counts(self):
+        """Gradients are those of a sum with random weights: of a plain sum those of x and -x, and
+        of what a norm makes, would be the same and 0."""
+        class Product(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.randn(WIDTH, WIDTH))
+
+            def forward(self, x):
+                return functional.linear(x, self.w)
+
+        model, x = Product(), torch.randn(3, 4, WIDTH)
+        made = verify._outcome(model, {"w": model.w}, (x,), {})["gradient of w"]
+        self.assertGreater(float(made.std(0).norm()), 0.1)  # each column has its own
 
     def test_inference_and_what_is_no_model(self):
         model, x = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()), torch.randn(4, WIDTH)

@@ -3,6 +3,7 @@
 can be fused: the rest is fused, and outputs, gradients and what was written are eager's."""
 
 import copy
+import operator
 import unittest
 import unittest.mock
 
@@ -11,7 +12,7 @@ import torch._dynamo
 from torch import nn
 from torch.nn import functional
 
-from coda_cpp.torch_backend import coda, replace
+from coda_cpp.torch_backend import coda, higher_order, replace
 from compiled import Recorder, error, llama, ids
 
 WIDTH = 32
@@ -250,6 +251,45 @@ class Written(unittest.TestCase):
                 torch._dynamo.reset()
                 self._check(Around(between))
 
+    def test_gradients_that_are_asked_for_within_none(self):
+        def function(x, w):
+            y = functional.silu(functional.linear(x, w))
+            with torch.enable_grad():
+                z = functional.silu(functional.linear(x, w))
+            return y, z, y * z
+
+        x, w = torch.randn(4, WIDTH), torch.randn(WIDTH, WIDTH, requires_grad=True)
+        with torch.no_grad():
+            found, expected = torch.compile(function, backend=Recorder())(x, w), function(x, w)
+        self.assertEqual([t.requires_grad for t in expected], [False, True, False])
+        self.assertEqual([t.requires_grad for t in found], [False, True, False])
+        gradients = [torch.autograd.grad(made[1].sum(), w)[0] for made in (found, expected)]
+        torch.testing.assert_close(*gradients)
+
+    def test_a_buffer_is_read_as_it_is_under_autocast(self):
+        """Also behind a write, and in a section of another device's autocast."""
+        def function(x, w, scale):
+            scale.copy_(x.detach().float().mean(0))
+            with torch.autocast("cpu", torch.bfloat16):
+                y = functional.silu(functional.linear(x, w)) + functional.linear(scale, w)
+                scale.mul_(3)
+                with torch.autocast("cuda", torch.float16):
+                    y = y + functional.linear(scale, w)
+                return functional.silu(functional.linear(y, w))
+
+        x, w = torch.randn(6, WIDTH), torch.randn(WIDTH, WIDTH) / 6
+        recorder, made = Recorder(), []
+        for run in (torch.compile(function, backend=recorder), function):
+            given = [x.clone().requires_grad_(), w.clone().requires_grad_(), torch.zeros(WIDTH)]
+            y = run(*given)
+            made.append([y.detach(), given[2], *torch.autograd.grad(y.float().square().sum(),
+                                                                    given[:2])])
+        for found, expected in zip(*made):
+            self.assertEqual(found.dtype, expected.dtype)
+            self.assertLess(float((found - expected).norm() / expected.norm()), 2e-2)
+        self.assertEqual({taken.region.storage for taken in recorder.reports[0].taken},
+                         {torch.bfloat16})
+
     def test_statistics_of_batches(self):
         model = Around(lambda model, x: normed(model, normed(model, x) + x))
         model.batch_norm = nn.BatchNorm1d(WIDTH)
@@ -331,6 +371,32 @@ class Written(unittest.TestCase):
         self.assertTrue(all(layer.is_fused for layer in recorder.reports[0].layers))
 
 
+class Calls(unittest.TestCase):
+    """Which calls of Dynamo's graphs may write into what they are given."""
+
+    def test_by_their_names_and_arguments(self):
+        x = torch.ones(3)
+        writes = [(torch.Tensor.add_, (x, 1), {}), ("mul_", (x, 2), {}), (operator.iadd, (x, 1), {}),
+                  (operator.setitem, (x, 0, 1), {}),
+                  (torch.add, (x, x), {"out": x}), (functional.relu, (x,), {"inplace": True}),
+                  (functional.dropout, (x, 0.5, True, True), {}), (functional.relu_, (x,), {}),
+                  (functional.batch_norm, (x, x, x), {}), (torch.ops.aten.add_.Tensor, (x, x), {})]
+        reads = [(torch.add, (x, x), {}), ("add", (x, x), {}), (operator.add, (x, x), {}),
+                 (functional.relu, (x,), {"inplace": False}),
+                 (functional.dropout, (x, 0.5, True, False), {}), ("__add__", (x, x), {}),
+                 (operator.getitem, (x, 0), {}), (torch.ops.aten.add.Tensor, (x, x), {}),
+                 (torch.isnan, (x,), {}), (torch.inner, (x, x), {})]
+        for calls, expected in ((writes, True), (reads, False)):
+            for target, arguments, named in calls:
+                graph = torch.fx.Graph()
+                given, told = torch.utils._pytree.tree_map(
+                    lambda a: graph.placeholder("x") if a is x else a, (arguments, named))
+                node = graph.create_node("call_method" if isinstance(target, str)
+                                         else "call_function", target, given, told)
+                with self.subTest(str(target), named=list(named)):
+                    self.assertEqual(higher_order._node_may_write(node), expected)
+
+
 class Failures(unittest.TestCase):
     """Whatever of ours fails while a model is compiled, the model runs as without us."""
 
@@ -352,6 +418,13 @@ class Failures(unittest.TestCase):
 
     def test_in_the_normal_form(self):
         self._runs(coda, "Normal", 0)
+
+    def test_with_strict_they_are_raised(self):
+        for name in ("Normal", "_compiled"):
+            torch._dynamo.reset()
+            with unittest.mock.patch.object(coda, name, side_effect=RuntimeError("of ours")):
+                with self.assertRaisesRegex(Exception, "of ours"):
+                    torch.compile(self.model, backend=Recorder(strict=True))(self.x)
 
     def test_in_a_regions_plan(self):
         self._runs(coda, "as_region", 0)

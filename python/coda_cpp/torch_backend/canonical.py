@@ -25,7 +25,7 @@ _EXPANDS = {_aten.expand.default, _aten.expand_as.default}
 _SPLITS = {_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default,
            _aten.unbind.int}
 _OTHER_NAMES = {
-    "add": "add.Tensor", "multiply.Tensor": "mul.Tensor", "multiply.Scalar": "mul.Scalar",
+    "multiply.Tensor": "mul.Tensor", "multiply.Scalar": "mul.Scalar",
     "subtract.Tensor": "sub.Tensor", "subtract.Scalar": "sub.Scalar",
     "divide.Tensor": "div.Tensor", "divide.Scalar": "div.Scalar",
     "true_divide.Tensor": "div.Tensor", "true_divide.Scalar": "div.Scalar",
@@ -187,6 +187,7 @@ def _rewrite_product(node: fx.Node) -> None:
     elif target is LINEAR:
         node.meta[layouts.TURNED] = _is_turned(node.args[1])
     if made is not node and made is not None:
+        made.meta["val"] = node.meta["val"]  # its strides count where a dropout draws
         replace(node, made)
 
 

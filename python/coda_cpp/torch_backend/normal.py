@@ -103,17 +103,18 @@ class Normal:
 
 def _drop_grad_switches(graph: fx.Graph) -> None:
     """Takes torch.no_grad() sections out of the graph, so that operations may move past them: what
-    is run there reads what it is given without its gradient."""
+    is run there reads what it is given without its gradient. Raises NotUnderstood for
+    torch.enable_grad() where gradients are off around the graph."""
     is_on, switches = torch.is_grad_enabled(), []
     for node in list(graph.nodes):
         if node.target is trace.SET_GRAD:
             is_on = node.args[0]
+            if is_on and not torch.is_grad_enabled():
+                raise NotUnderstood("torch.enable_grad() within torch.no_grad()")
             switches.append(node)
         elif node.op == "call_function" and is_on != torch.is_grad_enabled():
             for used in node.all_input_nodes:
                 if used.meta[NEEDS] and isinstance(used.meta.get("val"), torch.Tensor):
-                    if is_on:
-                        raise NotUnderstood("torch.enable_grad() within torch.no_grad()")
                     with graph.inserting_before(node):
                         stopped = graph.call_function(_aten.detach.default, (used,))
                     stopped.meta.update(used.meta)

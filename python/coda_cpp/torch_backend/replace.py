@@ -72,21 +72,22 @@ class Region(torch.nn.Module):
     def __init__(self, function: GraphFunction, storage: torch.dtype,
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
                  results: Sequence[Result], needs: int, count: int, behind: Sequence[bool],
-                 operands: Sequence[tuple[Any, torch.dtype, bool]]) -> None:
+                 operands: Sequence[tuple[Any, torch.dtype, bool]],
+                 compared: Container[int] = ()) -> None:
         """`count`: of its operands. What weights were rounded from comes behind them; `behind` says
         which of those are transposes. `operands`: what stands for each, its type as it comes and
-        whether it needs a gradient."""
+        whether it needs a gradient. `compared`: those that do, but get none."""
         super().__init__()
         self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
-        self._behind = behind
+        self._behind, self._compared = behind, compared
         self.operands = operands
         self.operations: fx.Graph | None = None  # as inline has traced them
 
     def key(self) -> str:
         """All that its operations depend on, where no size is a symbol, but for the use of the
         function that they call."""
-        return repr((self.function.kind, self._count, self._whole, self._behind,
+        return repr((self.function.kind, self._count, self._whole, self._behind, self._compared,
                      [(i, vars(source)) for i, source in self._sources],
                      [vars(result) for result in self.results],
                      [(value.shape, value.stride(), value.device, *others)
@@ -97,7 +98,8 @@ class Region(torch.nn.Module):
         rows = 1
         for dim in dims:
             rows = rows * tensors[like].shape[dim]
-        read = [source.read(tensors[i], rows) for i, source in self._sources]
+        read = [source.read(tensors[i].detach() if i in self._compared else tensors[i], rows)
+                for i, source in self._sources]
         behind = [tensor.t() if is_turned else tensor
                   for is_turned, tensor in zip(self._behind, tensors[self._count:], strict=True)]
         made = self.function(*read, *behind)
@@ -191,8 +193,9 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
                if node in weights and node.meta.get(NEEDS) and _is_rounded(inputs[place[node]])}
     function = _function(region, nodes, outputs, for_gpu, nominal, products, objective,
                          list(rounded))
+    trained = _with_gradients(returned)
     needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())
-                if node.meta.get(NEEDS) and not value.is_table)
+                if node in trained and not value.is_table)
     function.function.phases(needs)  # what cannot be planned is known now
     sources = [(place[node], source) for node, source in region.inputs]
     source = next(source for node, source in region.inputs
@@ -205,8 +208,21 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
                  bool(node.meta.get(NEEDS))) for node, outside in zip(placeholders, inputs)]
     operands += [(value_of(node), torch.float32, True) for node in behind]
     are_turned = [sources[i][1].form == "turned" for i in rounded]
+    compared = [i for node, i in place.items() if node.meta.get(NEEDS) and node not in trained]
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
-                  needs, len(inputs), are_turned, operands), behind
+                  needs, len(inputs), are_turned, operands, compared), behind
+
+
+def _with_gradients(results: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes that the gradients of the results reach: not those that only comparisons read."""
+    found: set[fx.Node] = set()
+    pending = [node for node in results if node.meta.get(NEEDS)]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += [used for used in node.all_input_nodes if used.meta.get(NEEDS)]
+    return found
 
 
 def _is_rounded(node: fx.Node) -> bool:
