@@ -65,16 +65,15 @@ def main() -> int:
     ]
     proved = included_first(files)
     clean = known_clean.KnownClean(build / "headers_checked.json")
-    contents: dict[pathlib.Path, str] = {}
     how = "".join(_FLAGS)
-    digests = {path: known_clean.digest(path, how, contents) for path in headers}
-    pending = [path for path in headers if path not in proved and not clean.has(digests[path])]
+    alone = [path for path in headers if path not in proved]
+    pending = [path for path in alone if not clean.has(path, how)]
     compiler = compiler_of(build)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         results = pool.map(lambda path: compile_alone(compiler, path), pending)
         complaints = dict(zip(pending, results))
-    clean.keep({digests[path] for path in headers
-                if path not in proved and not complaints.get(path)})
+    failed = {path for path, complaint in complaints.items() if complaint}
+    clean.keep({path: how for path in alone if path not in failed}, failed)
     problems = [
         f"{sources.name_of(path)}: does not compile alone\n{complaint}"
         for path, complaint in complaints.items() if complaint

@@ -3,9 +3,9 @@
 """Runs clang-tidy over the project's sources, in parallel, and once only for the same contents.
 
 Usage: tidy.py BUILD [JOBS]. BUILD/compile_commands.json says how each source is compiled; a source
-that passed is not looked at again until it, a header of ours that it includes, its flags or
-.clang-tidy changes (BUILD/tidy_checked.json and scripts/known_clean.txt). Where several sources are
-compiled as one and most of them are to be looked at, they are looked at as one.
+that passed is not looked at again until its code, that of a header of ours that it includes, its
+flags or .clang-tidy changes (BUILD/tidy_checked.json and scripts/known_clean.txt). Where several
+sources are compiled as one and most of them are to be looked at, they are looked at as one.
 """
 
 import concurrent.futures
@@ -91,13 +91,12 @@ def main() -> int:
     clean = known_clean.KnownClean(build / "tidy_checked.json")
     settings = (sources.ROOT / ".clang-tidy").read_text() + (
         sources.ROOT / "requirements-lint.txt").read_text()
-    contents: dict[pathlib.Path, str] = {}
-    digests, database, pending = {}, [], []
+    how: dict[pathlib.Path, str] = {}
+    database, pending = [], []
     for path, entry in commands(build).items():
         parts, arguments = parts_of(path), arguments_of(entry)
-        for part in parts:
-            digests[part] = known_clean.digest(part, settings + flags_of(arguments), contents)
-        unknown = [part for part in parts if not clean.has(digests[part])]
+        how |= dict.fromkeys(parts, settings + flags_of(arguments))
+        unknown = [part for part in parts if not clean.has(part, how[part])]
         arguments[1:1] = extra
         for file in [path] if 2 * len(unknown) > len(parts) else unknown:
             pending.append(file)
@@ -109,13 +108,13 @@ def main() -> int:
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         results = dict(zip(pending, pool.map(lambda p: run_tidy(tidy, folder, p), pending)))
     failed = {part for path, (said, _) in results.items() if said for part in parts_of(path)}
-    clean.keep({digests[part] for part in digests if part not in failed})
+    clean.keep({part: how[part] for part in how if part not in failed}, failed)
     slowest = sorted(results, key=lambda p: -results[p][1])[:3]
     if slowest:
         print("tidy: slowest: " + ", ".join(
             f"{sources.name_of(parts_of(p)[0])} {results[p][1]:.1f} s" for p in slowest))
     problems = [said for said, _ in results.values() if said]
-    return sources.report("tidy", len(digests), f"sources ({len(pending)} compilations)", problems)
+    return sources.report("tidy", len(how), f"sources ({len(pending)} compilations)", problems)
 
 
 if __name__ == "__main__":

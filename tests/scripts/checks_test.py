@@ -142,8 +142,32 @@ class Checks(unittest.TestCase):
                                   cwd=self.root, check=True).stdout
             looked_at += int(re.search(r"3 headers \((\d) compiled\)", said)[1])
         self.assertEqual(looked_at, 3)
+        # A comment changes nothing; code changes what is known of the file and who includes it.
+        is_known = ("import sys; sys.path.insert(0, 'scripts'); import known_clean, pathlib\n"
+                   "clean = known_clean.KnownClean(pathlib.Path('build/none.json'))\n"
+                   "root = known_clean.sources.ROOT\n"
+                   "import check_headers; how = ''.join(check_headers._FLAGS)\n"
+                   "for name in ('include/coda/dim.h', 'src/base/size.h', 'src/ir/node.h'):\n"
+                   "  print(any(clean.has(root / name, how, day) for day in range(16)), end=' ')")
+
+        def known_now():
+            return subprocess.run([sys.executable, "-c", is_known], capture_output=True, text=True,
+                                  cwd=self.root, check=True).stdout.split()
+
+        self.write("src/base/size.h", _LICENCE + "// Of\n/* all. */\n#pragma once\n"
+                   '#include "coda/dim.h"  // why\n')
+        self.assertEqual(known_now(), ["True", "True", "True"])
         self.write("src/base/size.h", _LICENCE + "#pragma once\nusing Text = std::string;\n")
+        self.assertEqual(known_now(), ["True", "False", "False"])
         self.assertEqual(self.run_check("check_headers.py", "build")[0], 1)
+
+    def test_known_clean_code_is_without_comments_but_those_that_tools_read(self):
+        sys.path.insert(0, str(_SCRIPTS))
+        import known_clean
+
+        self.assertEqual(known_clean.code_of('f(/*rows=*/3,  g("// no", \'"\'));  // yes\n'
+                                             'h();  // NOLINT: why\n/* a\n b */ R"(/* c */)"'),
+                         'f(/*rows=*/3, g("// no", \'"\')); h(); // NOLINT: why R"(/* c */)"')
 
 
 if __name__ == "__main__":
