@@ -66,10 +66,6 @@ TEST(FinalizerEmitter, SumsOfStoredRowsAreASecondLaunch) {
   EXPECT_EQ(launches[1].source.find("combine_in"), std::string::npos);
 }
 
-TEST(FinalizerEmitter, GoldenTexts) {
-  expect_golden("loss.cu", lower(parse_program(kLoss), {{"M", 64}, {"V", 137}}, {}));
-}
-
 // What is stored in place is read before, also for a sum.
 TEST(FinalizerEmitter, StoresInPlaceAfterSums) {
   const Program program = parse_program(R"(program in_place {

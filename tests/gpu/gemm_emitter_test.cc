@@ -25,24 +25,16 @@ using ::testing::HasSubstr;
 
 const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}, {"H", 16}};
 
-TEST(GemmEmitter, GoldenTexts) {
-  for (const std::string name : {"residual_norm", "swiglu", "rope", "norm_backward"}) {
-    LowerOptions options;
-    options.uses_table = false;  // which is measured anew from time to time
-    expect_golden(name + ".cu", lower(tests::library_program(name), kSizes, options));
-  }
+TEST(GemmEmitter, GoldenText) {
+  LowerOptions options;
+  options.uses_table = false;  // which is measured anew from time to time
+  expect_golden("residual_norm.cu",
+                lower(tests::library_program("residual_norm"), kSizes, options));
 }
 
 // Two heads beside each other in a tile read the same table: a thread loads it once, before the
-// tile's accumulators are there.
-TEST(GemmEmitter, GoldenTextOfATableThatIsKept) {
-  LowerOptions options;
-  options.choice = parse_choice("128x256c21s3");
-  expect_golden("rope_kept.cu", lower(tests::library_program("rope"), kSizes, options));
-}
-
-// ... unless that spills, or the tile's epilogue is hidden anyway: then a fragment ahead, head by
-// head.
+// tile's accumulators are there. It loads a fragment ahead, head by head, if keeping the table
+// spills or if the tile's epilogue is hidden.
 TEST(GemmEmitter, ATableIsKeptUnlessThatSpills) {
   struct Epilogue {
     std::string scales;  // of z

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of LLaMA as text, against those that were read and found good. CODA_UPDATE_GOLDEN=1 writes
-// them anew: read the difference before it is committed. What must hold of any such plan, the
-// numbers of its programs and its choices, is stated here besides.
+// Plans of LLaMA: the numbers of their programs, their choices, and what they save and move. The
+// texts of two plans are compared with those that were read and found good.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -62,19 +61,24 @@ const CompiledCase& compiled_case(const LlamaCase& c) {
   return *entry;
 }
 
-class GoldenPlans : public testing::TestWithParam<LlamaCase> {};
+class LlamaPlans : public testing::TestWithParam<LlamaCase> {};
 
-TEST_P(GoldenPlans, TextIsTheOneThatWasRead) {
-  const CompiledCase& c = compiled_case(GetParam());
-  const std::string now =
-      "choice " + c.chosen.choice + "\n" + text(c.compiled.plan, c.options.sizes, c.options.rates);
-  expect_golden("plan/golden/" + GetParam().name + ".txt", now);
+TEST(GoldenPlans, TextsAreThoseThatWereRead) {
+  for (const LlamaCase& llama : llama_cases()) {
+    if (llama.name != "layer_16384x4096_bf16_h200_speed" &&
+        llama.name != "model_2048x576_f32_cpu_memory")
+      continue;
+    const CompiledCase& c = compiled_case(llama);
+    expect_golden("plan/golden/" + llama.name + ".txt",
+                  "choice " + c.chosen.choice + "\n" +
+                      text(c.compiled.plan, c.options.sizes, c.options.rates));
+  }
 }
 
 // The tables of a layer and of a model: no program beyond them and the fold's. The model's one
 // finalizer more than its norms and loss need is of scalars: how many rows count. The fold of the
 // first layer shares a tile program with the row statistics of the embedding.
-TEST_P(GoldenPlans, NoProgramBeyondTheTables) {
+TEST_P(LlamaPlans, NoProgramBeyondTheTables) {
   const CompiledCase& c = compiled_case(GetParam());
   const bool whole = GetParam().whole;
   EXPECT_EQ(
@@ -90,7 +94,7 @@ bool products_wait_for_memory(const LlamaCase& c) { return c.h200 && !c.large; }
 // anyway (MLP, head). Of q, k, v it would have to store dv again, in a tile program: u, which an
 // epilogue stores for nothing while its product computes, but which is the larger of the two where
 // that product waits for memory.
-TEST_P(GoldenPlans, EachNormChoosesForItself) {
+TEST_P(LlamaPlans, EachNormChoosesForItself) {
   const CompiledCase& c = compiled_case(GetParam());
   std::string expected = GetParam().whole ? "Fhhhh ududd" : "Fh ud";
   if (products_wait_for_memory(GetParam())) expected = GetParam().whole ? "Fhhhh ddddd" : "Fh dd";
@@ -100,7 +104,7 @@ TEST_P(GoldenPlans, EachNormChoosesForItself) {
 
 // x, q, k, v, y, x1, gate and up, each row's r, and attention's log-sum-exp; with `speed` the MLP's
 // activation too. Of the model two layers of that, the embedding's rows and the logits.
-TEST_P(GoldenPlans, SavesWhatTheTablesName) {
+TEST_P(LlamaPlans, SavesWhatTheTablesName) {
   const CompiledCase& c = compiled_case(GetParam());
   const bool large = GetParam().large;
   const double rows = large ? 16384 : 2048;
@@ -151,7 +155,7 @@ Moved moved_elements(const Plan& plan, const DimValues& sizes) {
 
 // The layer's tables again, tensor by tensor. Attention's own bytes are a tenth of all (25 MB of
 // 419 in its adjoint alone, at 2048 x 576 in fp32): a count of the programs' bytes leaves them out.
-TEST_P(GoldenPlans, MovesWhatTheTablesName) {
+TEST_P(LlamaPlans, MovesWhatTheTablesName) {
   if (GetParam().whole) return;
   const CompiledCase& c = compiled_case(GetParam());
   const bool large = GetParam().large;
@@ -188,7 +192,7 @@ TEST_P(GoldenPlans, MovesWhatTheTablesName) {
   EXPECT_EQ(moved.calls, (qkv + m * d + m * heads) + (qkv + 2 * m * d + m * heads + qkv));
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenPlans, testing::ValuesIn(llama_cases()),
+INSTANTIATE_TEST_SUITE_P(All, LlamaPlans, testing::ValuesIn(llama_cases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
