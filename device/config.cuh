@@ -59,10 +59,8 @@ struct GemmConfig {
   // tensor cores work for the other (ping-pong ones took 1.35 times as long).
   bool promotes = false;
   // With scales, the fp32 addition also multiplies each block's sum by the scales of its rows and
-  // columns (device/sm90/operand_scales.cuh). If scales belong to blocks of 64 x 64, each half of a
-  // block of K is summed and scaled separately.
+  // columns (device/sm90/operand_scales.cuh).
   bool has_scales = false;
-  bool has_block_scales = false;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;
 
@@ -83,8 +81,6 @@ struct GemmConfig {
 
   // Elements of a stage along K.
   constexpr u32 block_k() const { return kSwizzleBytes / bytes_of(element); }
-  // Sums that are made of a stage: with scales of blocks one for each half of its K.
-  constexpr u32 sums_of_stage() const { return has_block_scales ? 2 : 1; }
   constexpr u32 stage_bytes_a() const { return tile_m * kSwizzleBytes; }
   constexpr u32 stage_bytes_b() const { return tile_n * kSwizzleBytes; }
   constexpr u32 stage_bytes() const { return stage_bytes_a() + stage_bytes_b(); }
@@ -125,8 +121,7 @@ constexpr bool is_valid(const GemmConfig& config) {
                          config.accumulators() + 32 <= config.consumer_registers;
   const bool layout = is_16_bits(config.element) || config.layout == OperandLayout::tn;
   const bool promotion =
-      (config.promotes ? config.schedule == Schedule::cooperative : !config.has_scales) &&
-      (config.has_scales || !config.has_block_scales);
+      config.promotes ? config.schedule == Schedule::cooperative : !config.has_scales;
   return are_operands(config.element, config.element_b) && layout && promotion && wgmma_n &&
          wgmma_m && slices && registers && config.stages >= 2;
 }

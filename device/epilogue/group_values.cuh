@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over groups of columns (heads) in a product's epilogue, and what is made of them; and
-// largest magnitudes, also of blocks of 64 rows, for which the warps of a warpgroup meet. A quad of
-// threads holds a row's columns, two neighbours of each eight in a thread; so a group is summed by
-// its threads, eight by eight, and then over the quad. This is a walk over accumulators ahead of
-// the sub-tiles that read the sum: of one sub-tile, or of the few that hold a wide group.
-// Invariant: the order of a sum is fixed by its columns alone, never by the tile. Groups are whole:
-// the space's columns are a multiple of them, so a group lies wholly inside or wholly outside.
+// Sums over groups of columns (heads) in a product's epilogue, their largest magnitudes, and what
+// is made of them. A quad of threads holds a row's columns, two neighbours of each eight in a
+// thread; so a group is summed by its threads, eight by eight, and then over the quad. This is a
+// walk over accumulators ahead of the sub-tiles that read the sum: of one sub-tile, or of the few
+// that hold a wide group. Invariant: the order of a sum is fixed by its columns alone, never by the
+// tile. Groups are whole: the space's columns are a multiple of them, so a group lies wholly inside
+// or wholly outside.
 #pragma once
 
 #include "device/layout/space.cuh"
 #include "device/ptx/global_memory.cuh"
 #include "device/ptx/lanes.cuh"
-#include "device/ptx/memory_moves.cuh"
-#include "device/ptx/named_barrier.cuh"
 #include "device/values/elements.cuh"
 
 namespace coda::device {
@@ -63,34 +61,6 @@ struct GroupValues {
   }
   __device__ __forceinline__ void finish_largest() {
     over_quads([](float a, float b) { return maximum(a, b); });
-  }
-
-  // The same of all rows of the sub-tile that exist, in all of them. `scratch`: kFloats for each
-  // warp, which nothing else uses until the next sub-tile. Magnitudes are ordered as their bits
-  // are; what is no number lies above them all.
-  static constexpr u32 kFloats = kEights / kStep;
-  __device__ __forceinline__ void finish_blocks(const FragmentPosition& at, SharedAddress scratch) {
-    static_assert(kGroup % kEight == 0, "a block's columns are a whole quad's");
-#pragma unroll
-    for (u32 i = 0; i < kFloats; ++i) {
-      const float (&own)[2] = value[i * kStep];
-      const u32 all = largest_of_warp(larger(at.row < at.rows ? float_word(own[0]) : 0,
-                                             at.row + 8 < at.rows ? float_word(own[1]) : 0) &
-                                      0x7fffffff);
-      if (at.thread % kWarpSize == 0)
-        store_shared(scratch + (at.thread / kWarpSize * kFloats + i) * 4,
-                     word_value<Element::f32>(all));
-    }
-    synchronize_warpgroup();
-    make([&](u32 first, u32) {
-      u32 all = 0;
-#pragma unroll
-      for (u32 warp = 0; warp < kWarpgroupSize / kWarpSize; ++warp)
-        all = larger(all, float_word(load_shared(scratch + (warp * kFloats + first / kStep) * 4)));
-      return word_value<Element::f32>(all);
-    });
-    // Of a wider span the next one begins with the same buffer.
-    if constexpr (kSpan != kSubTileColumns) synchronize_warpgroup();
   }
 
   // What pair `pair` of fragment kFragment reads; of a sub-tile behind the span's first after a

@@ -36,26 +36,16 @@ __device__ __forceinline__ PlainPosition plain_position(u32 block, u32 rows, u32
           .columns = columns};
 }
 
-// Scales of an operand of 8 bits, one for `rows` rows and each `span` of K. Of blocks those count
-// that stand in the first row of the block, or, where the operand is a transposed copy, column.
+// Scales of an operand of 8 bits, one for `rows` rows and each `span` of K.
 struct PlainScales {
-  enum class Blocks { none, rows, columns };
   u64 tensor = 0;  // none
   u32 stride = 0;
   u32 rows = 1;
   u32 span = 128;
-  Blocks blocks = Blocks::none;
 
   __device__ __forceinline__ float of(u32 row, u32 k) const {
     if (tensor == 0) return 1.0f;
-    u32 place_row = row / rows;
-    u32 column = k / span;
-    if (blocks == Blocks::columns) {
-      place_row = column;
-      column = row / rows;
-    }
-    if (blocks != Blocks::none) place_row *= rows;
-    return load_element<Element::f32>(tensor, static_cast<u64>(place_row) * stride + column);
+    return load_element<Element::f32>(tensor, static_cast<u64>(row / rows) * stride + k / span);
   }
 };
 

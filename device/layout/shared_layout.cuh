@@ -25,7 +25,6 @@ struct RingShape {
   u32 loads = 0;      // of these
   u32 sub_tiles = 1;  // of a tile that is staged
   u32 column_partials = 0;
-  u32 block_maxima = 0;
 };
 
 constexpr RingShape merged(const RingShape& a, const RingShape& b) {
@@ -33,8 +32,7 @@ constexpr RingShape merged(const RingShape& a, const RingShape& b) {
           .plane_bytes = larger(a.plane_bytes, b.plane_bytes),
           .loads = larger(a.loads, b.loads),
           .sub_tiles = larger(a.sub_tiles, b.sub_tiles),
-          .column_partials = larger(a.column_partials, b.column_partials),
-          .block_maxima = larger(a.block_maxima, b.block_maxima)};
+          .column_partials = larger(a.column_partials, b.column_partials)};
 }
 
 constexpr RingShape ring_shape(const GemmConfig& config, const EpilogueTraits& shape) {
@@ -42,21 +40,16 @@ constexpr RingShape ring_shape(const GemmConfig& config, const EpilogueTraits& s
           .plane_bytes = plane_bytes(config, shape),
           .loads = shape.load_planes(),
           .sub_tiles = shape.staged() ? sub_tiles(config, shape) : 1,
-          .column_partials = shape.column_partials,
-          .block_maxima = shape.block_maxima};
+          .column_partials = shape.column_partials};
 }
 
-// Column partials pass from warp to warp through 64 floats a warp each, and behind them the largest
-// magnitudes of blocks through one each, in two buffers that sub-tiles use in turn, so that one
-// barrier a sub-tile is enough.
+// Column partials pass from warp to warp through 64 floats a warp each, in two buffers that
+// sub-tiles use in turn, so that one barrier a sub-tile is enough.
 inline constexpr u32 kScratchBuffers = 2;
 constexpr u32 scratch_bytes(u32 column_partials) {  // one buffer of one warpgroup
   return column_partials * (kWarpgroupSize / kWarpSize) * kSubTileColumns * 4;
 }
-constexpr u32 scratch_bytes(const RingShape& shape) {
-  return scratch_bytes(shape.column_partials) +
-         shape.block_maxima * (kWarpgroupSize / kWarpSize) * 4;
-}
+constexpr u32 scratch_bytes(const RingShape& shape) { return scratch_bytes(shape.column_partials); }
 
 // How the ring's planes are divided. Usually a group has all planes of a sub-tile. But those that
 // are only stored need no place while loads arrive: where a cooperative tile's loads would else

@@ -86,8 +86,7 @@
 //                             const u32 (&loaded)[larger(1, kTraits.loads)][4], const
 //                             FragmentPosition&);
 //     template <u32 kWalk, u32 kBlock>
-//     static void end_walk(const Arguments&, const Rows&, Groups&, const FragmentPosition&,
-//                          SharedAddress maxima);  // kTraits.block_maxima floats a warp
+//     static void end_walk(const Arguments&, const Rows&, Groups&, const FragmentPosition&);
 //     static void next_sub_tile(Groups&);
 //     // After the sub-tile's last fragment; the position is its first fragment's. `scratch` is
 //     this
@@ -148,7 +147,6 @@ struct EpilogueTraits {
   u32 group_span = 0;   // base columns that hold whole groups and are walked together; 0: no groups
   u32 group_walks = 0;  // one for sums that are made of other sums
   u32 group_loads = 0;  // bit p: a walk reads plane p; only where the span is a sub-tile
-  u32 block_maxima = 0;  // floats of scratch a warp: largest magnitudes of blocks of a span
 
   constexpr u32 word_loads() const { return loads - byte_loads; }
   // Where a load begins in a group of planes of so many bytes.

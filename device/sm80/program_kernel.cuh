@@ -69,8 +69,7 @@ struct TileEpilogue {
       if constexpr (kIndex * kSubTileColumns % kSpan == 0) {
         groups = groups_of<Space>();  // the sums start at 0
         Space::template begin_groups<kBlock>(arguments, rows, groups, first);
-        walk_groups<kBlock, kIndex>(arguments, rows, first, accumulators, groups,
-                                    own + scratch_bytes(kRing.column_partials));
+        walk_groups<kBlock, kIndex>(arguments, rows, first, accumulators, groups);
       } else {
         Space::next_sub_tile(groups);
       }
@@ -105,8 +104,8 @@ struct TileEpilogue {
   __device__ __forceinline__ void walk_groups(const Arguments& arguments,
                                               const typename Space::Rows& rows,
                                               const FragmentPosition& first,
-                                              const Accumulators& accumulators, Groups& groups,
-                                              SharedAddress maxima) const {
+                                              const Accumulators& accumulators,
+                                              Groups& groups) const {
     unrolled<kTraits.group_walks>([&](auto walk) {
       constexpr u32 kWalk = decltype(walk)::value;
       FragmentPosition position = first;
@@ -119,7 +118,7 @@ struct TileEpilogue {
                                                               position);
         position.column += kFragmentColumns;
       });
-      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first, maxima);
+      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first);
     });
   }
 };
@@ -160,18 +159,11 @@ struct SpaceTag {
 // Each CTA computes one tile. Tiles are numbered in the order of the spaces.
 template <Config kConfig, class... Spaces, class Arguments>
 __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
-  constexpr RingShape kRing{.column_partials =
-                                [] {
-                                  u32 most = 0;
-                                  ((most = larger(most, Spaces::kTraits.column_partials)), ...);
-                                  return most;
-                                }(),
-                            .block_maxima =
-                                [] {
-                                  u32 most = 0;
-                                  ((most = larger(most, Spaces::kTraits.block_maxima)), ...);
-                                  return most;
-                                }()};
+  constexpr RingShape kRing{.column_partials = [] {
+    u32 most = 0;
+    ((most = larger(most, Spaces::kTraits.column_partials)), ...);
+    return most;
+  }()};
   const SharedAddress shared = launch_memory();
   wait_for_predecessor();
   u32 index = blockIdx.x;

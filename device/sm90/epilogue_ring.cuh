@@ -199,7 +199,6 @@ struct EpilogueRing {
 
  private:
   static constexpr u32 kScratchBytes = scratch_bytes(kRing);
-  static constexpr u32 kMaximaBytes = scratch_bytes(kRing.column_partials);  // where they begin
 
   template <class Space, u32 kIndex, class Arguments, class Groups, class Waited>
   __device__ __forceinline__ void sub_tile(const Arguments& arguments,
@@ -251,8 +250,7 @@ struct EpilogueRing {
     };
     if constexpr (kSpan != 0) {
       if constexpr (kFirst % kSpan == 0) {
-        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, groups, load,
-                                           consumer.scratch + kMaximaBytes);
+        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, groups, load);
       } else {
         Space::next_sub_tile(groups);
       }
@@ -298,8 +296,7 @@ struct EpilogueRing {
       }
     });
     Space::template end_sub_tile<kBlock>(arguments, rows, values, first, consumer.scratch);
-    if constexpr (Space::kTraits.column_partials + Space::kTraits.block_maxima != 0)
-      next_scratch(consumer);
+    if constexpr (Space::kTraits.column_partials != 0) next_scratch(consumer);
     if constexpr (Space::kTraits.staged()) consumer.state.advance_by(kSharers);
   }
 
@@ -325,7 +322,7 @@ struct EpilogueRing {
                                               const typename Space::Rows& rows,
                                               const FragmentPosition& first,
                                               const Accumulators& accumulators, Groups& groups,
-                                              Load load, SharedAddress maxima) const {
+                                              Load load) const {
     unrolled<Space::kTraits.group_walks>([&](auto walk) {
       constexpr u32 kWalk = decltype(walk)::value;
       FragmentPosition position = first;
@@ -343,7 +340,7 @@ struct EpilogueRing {
                                                               position);
         position.column += kFragmentColumns;
       });
-      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first, maxima);
+      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first);
     });
   }
 

@@ -131,23 +131,19 @@ struct Mainloop {
         const auto own = next;
         barrier_wait(full + state.stage * kBarrierBytes, state.phase);
         float sums[kConfig.tile_n / 2];
-        constexpr u32 kSums = kConfig.sums_of_stage();
 #pragma unroll
-        for (u32 part = 0; part < kSums * kConfig.blocks_m(); ++part) {
-          const u32 m = part % kConfig.blocks_m();
-          const u32 half = part / kConfig.blocks_m();
+        for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
           wgmma_fence();
 #pragma unroll
-          for (u32 k = 0; k < kBlockK / kSums; k += kWgmmaK)
-            multiply_add(sums, m, half * (kBlockK / kSums) + k, k == 0 ? 0 : 1);
+          for (u32 k = 0; k < kBlockK; k += kWgmmaK) multiply_add(sums, m, k, k == 0 ? 0 : 1);
           wgmma_commit();
-          if (part == 0 && left > 1) next = scales(k_blocks - left + 1);
+          if (m == 0 && left > 1) next = scales(k_blocks - left + 1);
           wgmma_wait<0>();  // while this warpgroup adds, the tensor cores work for the other
           pin_registers(sums);
 #pragma unroll
           for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
             if constexpr (kConfig.has_scales) {
-              accumulators[m][i] = fmaf(sums[i], own.of(half, m, i), accumulators[m][i]);
+              accumulators[m][i] = fmaf(sums[i], own.of(m, i), accumulators[m][i]);
             } else {
               accumulators[m][i] += sums[i];
             }

@@ -3,9 +3,7 @@
 // of K, 128 terms, are multiplied by where they join the accumulators. A thread needs the scales of
 // its rows of A and of its tile's columns of B; it loads those of the next block while the tensor
 // cores multiply this one, so that nothing waits for memory. Only blocks of 128 x 128 of B: a scale
-// for each column would be a register for each two accumulators. Of blocks of 64 x 64 of both a
-// thread has one scale for 64 rows and one for 64 columns, for each of the two sums of a block of
-// K.
+// for each column would be a register for each two accumulators.
 #pragma once
 
 #include "device/layout/space.cuh"
@@ -21,13 +19,10 @@ constexpr u32 columns_of_scale(const GemmConfig& config, const EpilogueTraits& s
 
 template <GemmConfig kConfig, class Space>
 struct OperandScales {
-  static constexpr u32 kSums = kConfig.sums_of_stage();
-  static constexpr u32 kSides = kConfig.has_block_scales ? 1 : 2;  // rows of a thread that differ
-  static constexpr u32 kColumns = smaller(columns_of_scale(kConfig, Space::kTraits),
-                                          kConfig.has_block_scales ? kWgmmaM : kSwizzleBytes);
+  static constexpr u32 kColumns = columns_of_scale(kConfig, Space::kTraits);
   static constexpr u32 kCount = kConfig.tile_n / kColumns;
-  float of_rows[kSums][kConfig.blocks_m()][kSides];
-  float of_columns[kSums][kCount];
+  float of_rows[kConfig.blocks_m()][2];
+  float of_columns[kCount];
 
   // Those of K block `k`, for the thread's first row and the tile's first base column. Outside the
   // space they are 0, as accumulators are there.
@@ -40,29 +35,25 @@ struct OperandScales {
     const u32 columns = operand_column(Space::kTraits, Space::columns(arguments));
     const u32 first = operand_column(Space::kTraits, base_column);
 #pragma unroll
-    for (u32 sum = 0; sum < kSums; ++sum) {
-      const u32 block = k * kSums + sum;
+    for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
 #pragma unroll
-      for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
-#pragma unroll
-        for (u32 side = 0; side < kSides; ++side) {
-          const u32 own = row + m * kWgmmaM + 8 * side;
-          of_rows[sum][m][side] = own < rows ? Space::scale_of_row(arguments, block, own) : 0.0f;
-        }
+      for (u32 side = 0; side < 2; ++side) {
+        const u32 own = row + m * kWgmmaM + 8 * side;
+        of_rows[m][side] = own < rows ? Space::scale_of_row(arguments, k, own) : 0.0f;
       }
+    }
 #pragma unroll
-      for (u32 i = 0; i < kCount; ++i) {
-        const u32 column = first + i * kColumns % kPart;
-        of_columns[sum][i] = column < columns ? Space::scale_of_column(arguments, block,
-                                                                       i * kColumns / kPart, column)
-                                              : 0.0f;
-      }
+    for (u32 i = 0; i < kCount; ++i) {
+      const u32 column = first + i * kColumns % kPart;
+      of_columns[i] = column < columns
+                          ? Space::scale_of_column(arguments, k, i * kColumns / kPart, column)
+                          : 0.0f;
     }
   }
 
   // Of a thread's accumulator i of the m-th 64 rows: pairs of columns, in two rows by turns.
-  __device__ __forceinline__ float of(u32 sum, u32 m, u32 i) const {
-    return of_rows[sum][m][i / 2 % kSides] * of_columns[sum][i / 4 * 8 / kColumns];
+  __device__ __forceinline__ float of(u32 m, u32 i) const {
+    return of_rows[m][i / 2 % 2] * of_columns[i / 4 * 8 / kColumns];
   }
 };
 

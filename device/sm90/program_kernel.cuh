@@ -145,8 +145,7 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments, u64 t
     const u32 thread = threadIdx.x % kWarpgroupSize;
     typename Main::State state;
     typename Ring::Consumer ring_consumer;
-    if constexpr (kRing.column_partials + kRing.block_maxima != 0)
-      ring_consumer.scratch = ring.scratch_of(consumer);
+    if constexpr (kRing.column_partials != 0) ring_consumer.scratch = ring.scratch_of(consumer);
     bool own = !kPingPong || consumer == 0;
     if constexpr (kPingPong) {
       MainloopTurn::open(consumer);

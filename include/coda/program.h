@@ -57,39 +57,15 @@ struct PhysicalShape {
 };
 PhysicalShape physical_shape(const TensorDecl& decl, const DimValues& sizes);
 
-// What one scale of an 8-bit operand covers along the contraction, and of blocks along rows too.
+// The elements that share a scale of an 8-bit operand: so many along the contraction, and of blocks
+// as many rows.
 inline constexpr int64_t kScaleSpan = 128;
-// Rows and columns of a block whose scale a tile finds (abs_max_block): both orders of a tensor
-// have the same blocks.
-inline constexpr int64_t kScaleBlock = 64;
-
-// How the scales of an 8-bit operand lie; it is stored with K along its rows.
-enum class ScaleOrder : uint8_t {
-  spans,  // [rows, K / 128], or [rows / 128, K / 128] for blocks of 128 x 128
-  // [rows, K / 64]: of each block of 64 x 64 the first row's. abs_max_block leaves them so.
-  blocks,
-  transposed_blocks,  // [K, rows / 64]: of the tensor whose transposed copy the operand is
-};
-// Which scale an element has: its place in the tensor of scales. `rows` are those of the operand,
-// `scale_rows` those of the scales.
-struct ScalePlace {
-  int64_t row = 0;
-  int64_t column = 0;
-};
-constexpr ScalePlace scale_place(ScaleOrder order, int64_t row, int64_t k, int64_t rows,
-                                 int64_t scale_rows) {
-  switch (order) {
-    case ScaleOrder::blocks: return {row / kScaleBlock * kScaleBlock, k / kScaleBlock};
-    case ScaleOrder::transposed_blocks: return {k / kScaleBlock * kScaleBlock, row / kScaleBlock};
-    case ScaleOrder::spans: break;
-  }
-  return {scale_rows == rows ? row : row / kScaleSpan, k / kScaleSpan};
-}
 
 // One K segment of a GEMM: op(A)[M, K] · op(B)[K, N]. Tensor indices into Program::tensors.
-// An 8-bit operand that is stored with K along its rows may have scales, fp32, in a ScaleOrder; an
-// element is its code times its scale. The products of each 128 of K (with blocks: 64) are summed
-// by themselves, and the sum is multiplied by both scales where it joins the others.
+// An 8-bit operand that is stored with K along its rows may have scales, fp32, of shape
+// [rows, K / 128], or [rows / 128, K / 128] for blocks of 128 x 128; an element is its code times
+// its scale. The products of each 128 of K are summed by themselves, and the sum is multiplied by
+// both scales where it joins the others.
 struct GemmSegment {
   int a = -1;
   int b = -1;
@@ -97,13 +73,8 @@ struct GemmSegment {
   bool transpose_b = false;  // B is stored [N, K], as torch.nn.Linear stores a weight
   int scales_a = -1;         // none: all 1
   int scales_b = -1;
-  ScaleOrder order_a = ScaleOrder::spans;
-  ScaleOrder order_b = ScaleOrder::spans;
 
   bool is_scaled() const { return scales_a >= 0 || scales_b >= 0; }
-  bool has_blocks() const {  // of 64 x 64
-    return order_a != ScaleOrder::spans || order_b != ScaleOrder::spans;
-  }
   // All that it reads; below 0: no tensor.
   std::array<int, 4> tensors() const { return {a, scales_a, b, scales_b}; }
 
@@ -184,12 +155,6 @@ struct GroupAbsMax {
   Dim group = 0;
   bool operator==(const GroupAbsMax&) const = default;
 };
-// [M, N] -> [M, N/64]: the same of each block of 64 x 64, in all of its rows; the last rows' block
-// has as many as there are.
-struct BlockAbsMax {
-  Dim group = kScaleBlock;
-  bool operator==(const BlockAbsMax&) const = default;
-};
 struct RepeatGroup {  // [M, N/group] -> [M, N]: the adjoint of ReduceGroup
   Dim group = 0;
   bool operator==(const RepeatGroup&) const = default;
@@ -255,7 +220,7 @@ using StepWork =
                  steps::RepeatGroup, steps::SelectColumn, steps::Combine, steps::ReduceVector,
                  steps::TransposeVector, steps::StoreTile, steps::StoreVector, steps::RowPartial,
                  steps::ColumnPartial, steps::StoreTransposed, steps::AbsMaxInto,
-                 steps::GroupAbsMax, steps::BlockAbsMax, steps::Size>;
+                 steps::GroupAbsMax, steps::Size>;
 enum class StepKind : uint8_t {
   gemm,
   load_tile,
@@ -281,7 +246,6 @@ enum class StepKind : uint8_t {
   store_transposed,
   abs_max_into,
   group_abs_max,
-  block_abs_max,
   size,
 };
 

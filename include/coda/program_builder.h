@@ -116,8 +116,6 @@ class ProgramBuilder {
   TileValue as_stored(TileValue value, DType dtype, Where where = Where::current());
   TileValue reduce_group(TileValue value, Dim group, Where where = Where::current());
   TileValue abs_max_group(TileValue value, Dim group, Where where = Where::current());
-  // Of blocks of 64 x 64, [M, N/64]: the same in all 64 rows of a block.
-  TileValue abs_max_block(TileValue value, Where where = Where::current());
   TileValue repeat_group(TileValue value, Dim group, Where where = Where::current());
   TileValue select_column(TileValue value, TileValue index, Where where = Where::current());
 

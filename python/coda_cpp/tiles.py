@@ -179,20 +179,17 @@ def _loaded(how: str, tensor: Tensor, more: str = "") -> Tile:
 class Scaled:
     """An operand of a product with its scales."""
 
-    def __init__(self, tensor: Tensor, scales: Tensor, order: str) -> None:
+    def __init__(self, tensor: Tensor, scales: Tensor) -> None:
         self.trace, self.name = tensor.trace, tensor.name
-        more = f", {order}" if order else ""
-        self.text = f"scaled({tensor.text}, {scales.text}{more})"
+        self.text = f"scaled({tensor.text}, {scales.text})"
 
 
-def scaled(tensor: Tensor, scales: Tensor, order: str = "") -> Scaled:
+def scaled(tensor: Tensor, scales: Tensor) -> Scaled:
     """An 8-bit operand of gemm, [rows, K], with a scale for each 128 elements of a row (scales
-    [rows, K / 128]) or for each block of 128 x 128 ([rows / 128, K / 128]). With the order
-    "blocks" the scales are those of abs_max_block, [rows, K / 64]; with "transposed_blocks" those
-    of the tensor of which the operand is a transposed copy, [K, rows / 64]."""
+    [rows, K / 128]) or for each block of 128 x 128 ([rows / 128, K / 128])."""
     if not (isinstance(tensor, Tensor) and isinstance(scales, Tensor)):
         raise Error("scaled: give two of the function's tensors")
-    return Scaled(tensor, scales, order)
+    return Scaled(tensor, scales)
 
 
 def gemm(a: Tensor | Scaled, b: Tensor | Scaled, layout: str = "") -> Tile:
@@ -280,11 +277,6 @@ def reduce_group(value: Tile, group: int | str) -> Tile:
 def abs_max_group(value: Tile, group: int | str) -> Tile:
     """The largest magnitude of each `group` columns."""
     return _trace_of([value]).value(f"abs_max_group({value.text}, {group})")
-
-
-def abs_max_block(value: Tile) -> Tile:
-    """The largest magnitude of each block of 64 x 64, [M, N / 64]: the same in its 64 rows."""
-    return _trace_of([value]).value(f"abs_max_block({value.text})")
 
 
 def repeat_group(value: Tile, group: int | str) -> Tile:

@@ -125,20 +125,6 @@ class Strip {
   }
 
   void reduce(const TileOp& op) const {
-    reduce_each_row(op);
-    if (!op.joins_rows) return;
-    // A strip has whole blocks of 64 rows (TileProgram::joins_rows).
-    const int64_t columns = op.span > 0 ? tile_.cols / op.span : op.groups;
-    for (int64_t first = 0; first < rows_; first += kScaleBlock) {
-      const int64_t rows = std::min(kScaleBlock, rows_ - first);
-      float* own = out(op, 0) + first * tile_.stride;
-      for (int64_t i = 1; i < rows; ++i)
-        for (int64_t j = 0; j < columns; ++j)
-          own[j] = larger_magnitude(own[j], own[i * tile_.stride + j]);
-      for (int64_t i = 1; i < rows; ++i) std::copy_n(own, columns, own + i * tile_.stride);
-    }
-  }
-  void reduce_each_row(const TileOp& op) const {
     const float* src0 = plane(op.in[0]);
     const float* src1 = op.in[1].kind == PlaceKind::none ? nullptr : plane(op.in[1]);
     const bool is_largest = op.partial == PartialKind::abs_max;

@@ -117,7 +117,6 @@ class Lowering {
       }
       case StepKind::reduce_group:
       case StepKind::group_abs_max:
-      case StepKind::block_abs_max:
       case StepKind::repeat_group: return lower_group(i);
       case StepKind::select_column: return;  // with its store
       case StepKind::store_tile: return lower_store(i);
@@ -131,8 +130,7 @@ class Lowering {
   }
 
   int add_a(const GemmSegment& segment, DType packed, int64_t k) {
-    const AOperand operand{segment.a, segment.transpose_a, packed,
-                           k,         segment.scales_a,    segment.order_a};
+    const AOperand operand{segment.a, segment.transpose_a, packed, k, segment.scales_a};
     const auto found = std::find(tile_.a.begin(), tile_.a.end(), operand);
     if (found != tile_.a.end()) return static_cast<int>(found - tile_.a.begin());
     tile_.a.push_back(operand);
@@ -164,8 +162,7 @@ class Lowering {
                                                                    k,
                                                                    {half(i), columns(i)},
                                                                    w,
-                                                                   segment.scales_b,
-                                                                   segment.order_b})});
+                                                                   segment.scales_b})});
       }
       gemm.accumulator = tile_.accumulators++;
       values_[i].plane[w] = {PlaceKind::accumulator, gemm.accumulator};
@@ -267,8 +264,6 @@ class Lowering {
     TileOp op;
     op.kind = reduce ? TileOpKind::reduce_group : TileOpKind::repeat_group;
     if (program::takes_largest_of_groups(s)) op.partial = PartialKind::abs_max;
-    op.joins_rows = program::takes_largest_of_blocks(s);
-    tile_.joins_rows = tile_.joins_rows || op.joins_rows;
     op.group = s.group().evaluate(sizes_);
     op.map = {half(wide), columns(wide)};
     op.groups = columns(narrow);

@@ -186,10 +186,9 @@ const void* row_as(DType packed, const GemmOperand& operand, int64_t row, int64_
   if (operand.scales == nullptr) return buffer;
   const TensorView& scales = *operand.scales;
   const auto* data = static_cast<const float*>(scales.data);
-  for (int64_t j = 0; j < count; ++j) {
-    const ScalePlace place = scale_place(operand.order, row, col + j, view.rows, scales.rows);
-    values[j] *= data[place.row * scales.row_stride + place.column];
-  }
+  const float* of_row =
+      data + (scales.rows == view.rows ? row : row / kScaleSpan) * scales.row_stride;
+  for (int64_t j = 0; j < count; ++j) values[j] *= of_row[(col + j) / kScaleSpan];
   return buffer;
 }
 

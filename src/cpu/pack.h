@@ -33,7 +33,6 @@ struct GemmOperand {
   TensorView view;
   bool k_along_rows = false;
   const TensorView* scales = nullptr;  // of 8 bits with k along columns: see GemmSegment
-  ScaleOrder order = ScaleOrder::spans;
 };
 
 // Rows m0 .. m0 + rows of A, k from k0 to k0 + k (k0 even): dst[rows][packed_depth(k)]. Of an

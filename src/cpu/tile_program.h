@@ -80,7 +80,6 @@ struct TileOp {
   Elementwise op = Elementwise::add;
   Arithmetic arithmetic = Arithmetic::add;
   PartialKind partial = PartialKind::sum;  // of reduce_group: sum or abs_max
-  bool joins_rows = false;                 // reduce_group: the largest of each 64 rows
   DType dtype = DType::f32;                // round; load, store: of the tensor
   std::array<Place, 3> in = {};
   std::array<Place, 2> out = {};  // strip planes
@@ -114,7 +113,6 @@ struct AOperand {
   DType packed = DType::f32;
   int64_t k = 0;
   int scales = -1;  // a tensor; none: all 1
-  ScaleOrder order = ScaleOrder::spans;
   friend bool operator==(const AOperand&, const AOperand&) = default;
 };
 struct BOperand {
@@ -125,7 +123,6 @@ struct BOperand {
   ColumnMap map;
   int plane = 0;
   int scales = -1;
-  ScaleOrder order = ScaleOrder::spans;
   friend bool operator==(const BOperand&, const BOperand&) = default;
 };
 
@@ -134,7 +131,6 @@ struct TileProgram {
   int64_t cols = 0;         // base columns
   int64_t column_step = 1;  // a tile's columns are a multiple of this, or all: groups stay whole
   bool needs_all_columns = false;
-  bool joins_rows = false;  // strips hold whole blocks of 64 rows
   // Columns that a strip plane must hold besides the tile's own (narrow planes of whole rows).
   int64_t widest_plane = 0;
   std::vector<AOperand> a;

@@ -47,7 +47,7 @@ PackedAtOnce packed_at_once(const BOperand& b, int64_t panels) {
 }
 
 GemmOperand operand_of(const BOperand& b, std::span<const TensorView> tensors) {
-  return {tensors[b.tensor], !b.transposed, b.scales < 0 ? nullptr : &tensors[b.scales], b.order};
+  return {tensors[b.tensor], !b.transposed, b.scales < 0 ? nullptr : &tensors[b.scales]};
 }
 
 // A few row blocks are shared out evenly, so that no thread waits for another's last block or packs
@@ -55,8 +55,7 @@ GemmOperand operand_of(const BOperand& b, std::span<const TensorView> tensors) {
 int64_t tile_rows(const TileProgram& p, int threads) {
   if (p.accumulators == 0 || p.needs_all_columns) return kPartialSpan;
   const int64_t blocks = round_up(ceil_div(p.rows, kTileRows), threads);
-  if (p.states > 0 || p.joins_rows || blocks > 4 * threads || p.rows < blocks * kPartialSpan)
-    return kTileRows;
+  if (p.states > 0 || blocks > 4 * threads || p.rows < blocks * kPartialSpan) return kTileRows;
   return round_up(ceil_div(p.rows, blocks), 16);
 }
 
@@ -81,7 +80,7 @@ TileShape choose_tile_shape(const TileProgram& p, int strip_planes, const CpuOpt
       std::min(p.needs_all_columns ? all_columns : round_up(shape.cols, step), all_columns);
   shape.stride = std::max(shape.cols, round_up(p.widest_plane, 16));
   shape.strip_rows = kPartialSpan;
-  while (shape.strip_rows > 1 && !p.joins_rows &&
+  while (shape.strip_rows > 1 &&
          shape.strip_rows * shape.stride * 4 * std::max(strip_planes, 1) > kStripBytes) {
     shape.strip_rows /= 2;
   }
@@ -263,7 +262,7 @@ void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* dst,
     for (int64_t k0 = 0; k0 < a.k; k0 += depth) {
       const int64_t k = std::min(depth, a.k - k0);
       const GemmOperand operand{tensors[a.tensor], a.transposed,
-                                a.scales < 0 ? nullptr : &tensors[a.scales], a.order};
+                                a.scales < 0 ? nullptr : &tensors[a.scales]};
       if (kernels_[i].a_by_columns) {
         pack_a_block_by_columns(a.packed, operand, m0, rows, k0, k, out);
       } else {

@@ -133,10 +133,8 @@ GemmSegment Assembler::segment(const SegmentMention& s) {
   GemmSegment segment;
   segment.a = operand(s.a.tensor, "[M, K]");
   if (s.a.scales) segment.scales_a = operand(*s.a.scales, "[M, 16] for 2048 columns");
-  segment.order_a = s.a.order;
   segment.b = operand(s.b.tensor, "[M, K]");
   if (s.b.scales) segment.scales_b = operand(*s.b.scales, "[16, 16] for 2048 x 2048");
-  segment.order_b = s.b.order;
   if (s.layout) {
     const std::string& layout = *s.layout;
     if (layout != "nn" && layout != "nt" && layout != "tn" && layout != "tt") {

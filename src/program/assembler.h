@@ -25,15 +25,11 @@ struct TensorMention {
 // Reads "x", "x[M, K]", "x[M, K]:bf16". Throws Error.
 TensorMention parse_mention(std::string_view text);
 
-// An operand of a product, in text  x  or  scaled(x, scales)  or  scaled(x, scales, blocks).
+// An operand of a product, in text  x  or  scaled(x, scales).
 struct OperandMention {
   TensorMention tensor;
   std::optional<TensorMention> scales{};
-  ScaleOrder order = ScaleOrder::spans;
 };
-// The words of orders; spans have none.
-inline constexpr std::string_view kBlocksWord = "blocks";
-inline constexpr std::string_view kTransposedBlocksWord = "transposed_blocks";
 OperandMention parse_operand(std::string_view text);
 
 struct SegmentMention {

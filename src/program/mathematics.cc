@@ -174,9 +174,8 @@ class Notation {
     if (program::splits_pairs(s)) return member(i);
     if (program::merges_pairs(s)) return merged(i);
     if (program::takes_largest_of_groups(s)) {
-      return {call("largest magnitude of each " + s.group().text() + " columns" +
-                       (program::takes_largest_of_blocks(s) ? " and rows" : ""),
-                   {operand(i, 0).text})};
+      return {
+          call("largest magnitude of each " + s.group().text() + " columns", {operand(i, 0).text})};
     }
     if (program::sums_groups(s))
       return {call("sums of each " + s.group().text() + " columns", {operand(i, 0).text})};

@@ -219,20 +219,13 @@ class Parser final : private StatementReader {
     }
   }
 
-  // scaled(x, scales) or scaled(x, scales, blocks): no word of its own, for only an operand may
-  // stand here.
+  // scaled(x, scales): no word of its own, for only an operand may stand here.
   OperandMention operand() {
     OperandMention result{.tensor = stored_operand()};
     if (result.tensor.name != "scaled" || !result.tensor.dims.empty() || !take("(")) return result;
     result.tensor = stored_operand();
     expect(",");
     result.scales = stored_operand();
-    if (take(",")) {
-      const std::string order = word("blocks or transposed_blocks");
-      if (order != kBlocksWord && order != kTransposedBlocksWord)
-        throw mistake("scales are of blocks or of transposed_blocks, not of '" + order + "'");
-      result.order = order == kBlocksWord ? ScaleOrder::blocks : ScaleOrder::transposed_blocks;
-    }
     expect(")");
     return result;
   }

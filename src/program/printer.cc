@@ -230,8 +230,8 @@ class Printer {
       if (!text.empty()) text += "; ";
       const Shape& a = program_.tensors[segment.a].shape;
       const Shape& b = program_.tensors[segment.b].shape;
-      text += operand_text(segment.a, segment.scales_a, segment.order_a) + ", ";
-      text += operand_text(segment.b, segment.scales_b, segment.order_b);
+      text += operand_text(segment.a, segment.scales_a) + ", ";
+      text += operand_text(segment.b, segment.scales_b);
       // The layout is left out where the operands share one dimension: they can be contracted in
       // one way.
       const int shared =
@@ -243,13 +243,10 @@ class Printer {
     return text;
   }
 
-  std::string operand_text(int operand, int scales, ScaleOrder order) {
+  std::string operand_text(int operand, int scales) {
     std::string text = tensor(operand, shape_of(operand));
     if (scales < 0) return text;
-    std::string all = "scaled(" + text + ", " + tensor(scales, shape_of(scales));
-    if (order == ScaleOrder::blocks) all.append(", ").append(kBlocksWord);
-    if (order == ScaleOrder::transposed_blocks) all.append(", ").append(kTransposedBlocksWord);
-    return all + ")";
+    return "scaled(" + text + ", " + tensor(scales, shape_of(scales)) + ")";
   }
 
   static std::string repeat_text(const Step& s) {

@@ -164,9 +164,6 @@ TileValue ProgramBuilder::as_stored(TileValue value, DType dtype, Where where) {
 TileValue ProgramBuilder::reduce_group(TileValue value, Dim group, Where where) {
   return make(where, steps::ReduceGroup{std::move(group)}, {value});
 }
-TileValue ProgramBuilder::abs_max_block(TileValue value, Where where) {
-  return make(where, steps::BlockAbsMax{}, {value});
-}
 TileValue ProgramBuilder::abs_max_group(TileValue value, Dim group, Where where) {
   return make(where, steps::GroupAbsMax{std::move(group)}, {value});
 }

@@ -75,10 +75,6 @@ bool has_scales(const Step& step) {
   return std::any_of(step.segments().begin(), step.segments().end(),
                      [](const GemmSegment& s) { return s.is_scaled(); });
 }
-bool has_block_scales(const Step& step) {
-  return std::any_of(step.segments().begin(), step.segments().end(),
-                     [](const GemmSegment& s) { return s.has_blocks(); });
-}
 bool has_product(const Program& program) {
   return std::any_of(program.steps.begin(), program.steps.end(), is_product);
 }

@@ -137,12 +137,9 @@ inline bool is_selection(const Step& step) { return info(step).group == StepGrou
 inline bool splits_pairs(const Step& step) { return info(step).columns == ColumnChange::split; }
 inline bool merges_pairs(const Step& step) { return info(step).columns == ColumnChange::merged; }
 inline bool sums_groups(const Step& step) { return info(step).columns == ColumnChange::summed; }
-// Instead of a sum, the largest magnitude of each; and of 64 rows together.
-inline bool takes_largest_of_blocks(const Step& step) {
-  return step.kind() == StepKind::block_abs_max;
-}
+// Instead of a sum, the largest magnitude of each.
 inline bool takes_largest_of_groups(const Step& step) {
-  return step.kind() == StepKind::group_abs_max || takes_largest_of_blocks(step);
+  return step.kind() == StepKind::group_abs_max;
 }
 inline bool repeats_groups(const Step& step) {
   return info(step).columns == ColumnChange::repeated;
@@ -161,8 +158,7 @@ inline bool is_maximum(const Step& step) { return info(step).leaves == Leaves::m
 // In text: not a part of an expression.
 inline bool is_statement(const Step& step) { return is_product(step) || splits_pairs(step); }
 bool is_constant(const Step& step);
-bool has_scales(const Step& step);        // a product of which an operand has
-bool has_block_scales(const Step& step);  // of blocks of 64 x 64
+bool has_scales(const Step& step);  // a product of which an operand has
 bool is_elementwise(const Step& step);
 bool applies(const Step& step, Elementwise op);
 bool has_product(const Program& program);

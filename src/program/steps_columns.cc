@@ -105,23 +105,19 @@ StepValue evaluate_reduce_group(const Evaluation& e) {
   return result;
 }
 
-// Of groups of columns, in each `rows` rows together.
-StepValue largest_magnitudes(const Evaluation& e, int64_t rows) {
+StepValue evaluate_abs_max_group(const Evaluation& e) {
   const StepValue& x = e.operand(0);
   const int64_t group = e.size(e.step().group());
   StepValue result(x.rows, x.cols / group);
   for (int64_t i = 0; i < x.rows; ++i) {
     for (int64_t j = 0; j < x.cols; ++j) {
-      double& largest = result.at(i / rows * rows, j / group);
+      double& largest = result.at(i, j / group);
       const double magnitude = std::fabs(x.at(i, j));
       if (!(magnitude <= largest) && !std::isnan(largest)) largest = magnitude;
     }
   }
-  return {result.rows, result.cols,
-          [&](int64_t i, int64_t j) { return result.at(i / rows * rows, j); }};
+  return result;
 }
-StepValue evaluate_abs_max_group(const Evaluation& e) { return largest_magnitudes(e, 1); }
-StepValue evaluate_abs_max_block(const Evaluation& e) { return largest_magnitudes(e, kScaleBlock); }
 
 StepValue evaluate_repeat_group(const Evaluation& e) {
   const StepValue& x = e.operand(0);
@@ -210,15 +206,6 @@ constexpr StepInfo kColumnRows[] = {
      .columns = ColumnChange::summed,
      .shape = shape_of_reduce_group,
      .evaluate = evaluate_abs_max_group,
-     .lift = lift_abs_max_group},
-    {.kind = StepKind::block_abs_max,
-     .name = "abs_max_block",
-     .group = StepGroup::columns,
-     .words = {"abs_max_block"},
-     .arguments = {Argument::value},
-     .columns = ColumnChange::summed,
-     .shape = shape_of_reduce_group,
-     .evaluate = evaluate_abs_max_block,
      .lift = lift_abs_max_group},
     {.kind = StepKind::repeat_group,
      .name = "repeat_group",

@@ -57,12 +57,8 @@ void check_tile(const StepCheck& c) {
 }
 
 // Blocks lie along the rows in memory, and rows are what tensor cores read of 8-bit operands.
-void check_scales(const StepCheck& c, int operand, int scales, ScaleOrder order,
-                  bool has_k_along_rows) {
-  if (scales < 0) {
-    c.check(order == ScaleOrder::spans, [] { return "blocks of an operand without scales"s; });
-    return;
-  }
+void check_scales(const StepCheck& c, int operand, int scales, bool has_k_along_rows) {
+  if (scales < 0) return;
   const TensorDecl& t = c.program.tensors[operand];
   const TensorDecl& s = c.program.tensors[scales];
   const std::string product = "the product of '" + t.name + "' " + t.shape.text();
@@ -78,48 +74,28 @@ void check_scales(const StepCheck& c, int operand, int scales, ScaleOrder order,
   c.check(s.dtype == DType::f32, [&] {
     return "scales '" + s.name + "' are " + std::string(coda::name_of(s.dtype)) + "; they are f32";
   });
-  const bool is_turned = order == ScaleOrder::transposed_blocks;
-  const int64_t span = order == ScaleOrder::spans ? kScaleSpan : kScaleBlock;
-  const Dim& divided = is_turned ? t.shape.rows : t.shape.cols;
-  const std::string span_text = std::to_string(span);
-  c.check(quotient(divided, span).has_value(), [&] {
-    return product + " has " + divided.text() + (is_turned ? " rows" : " columns") +
-           ", no multiple of " + span_text +
+  const std::string span_text = std::to_string(kScaleSpan);
+  c.check(quotient(t.shape.cols, kScaleSpan).has_value(), [&] {
+    return product + " has " + t.shape.cols.text() + " columns, no multiple of " + span_text +
            " for all sizes; write the width as a multiple, such as " + span_text +
            "*B, or use one scale for the tensor, as a factor of the product";
   });
-  const Shape wanted{is_turned ? t.shape.cols : t.shape.rows, *quotient(divided, span)};
-  const bool is_of_squares = order == ScaleOrder::spans && s.shape.cols == wanted.cols &&
-                             kScaleSpan * s.shape.rows == t.shape.rows;
+  const Shape wanted{t.shape.rows, *quotient(t.shape.cols, kScaleSpan)};
+  const bool is_of_squares =
+      s.shape.cols == wanted.cols && kScaleSpan * s.shape.rows == t.shape.rows;
   c.check(s.shape == wanted || is_of_squares, [&] {
-    const std::optional<Dim> rows =
-        order == ScaleOrder::spans ? quotient(t.shape.rows, kScaleSpan) : std::nullopt;
+    const std::optional<Dim> rows = quotient(t.shape.rows, kScaleSpan);
     return product + " has scales of shape " + wanted.text() +
            (rows ? " or " + Shape{*rows, wanted.cols}.text() : "") + ", '" + s.name + "' is " +
            s.shape.text();
   });
 }
 
-// Sums of 64 and of 128 terms are not added to one accumulator.
-void check_orders(const StepCheck& c) {
-  const std::vector<GemmSegment>& segments = c.step.segments();
-  const auto is_of_spans = [](const GemmSegment& s) {
-    return (s.scales_a >= 0 && s.order_a == ScaleOrder::spans) ||
-           (s.scales_b >= 0 && s.order_b == ScaleOrder::spans);
-  };
-  c.check(!has_block_scales(c.step) || std::none_of(segments.begin(), segments.end(), is_of_spans),
-          [] {
-            return "a product with scales of blocks of 64 x 64 has no other scales; write 'blocks' "
-                   "or 'transposed_blocks' behind all of them"s;
-          });
-}
-
 void check_gemm(const StepCheck& c) {
   check_tile(c);
-  check_orders(c);
   for (const GemmSegment& segment : c.step.segments()) {
-    check_scales(c, segment.a, segment.scales_a, segment.order_a, !segment.transpose_a);
-    check_scales(c, segment.b, segment.scales_b, segment.order_b, segment.transpose_b);
+    check_scales(c, segment.a, segment.scales_a, !segment.transpose_a);
+    check_scales(c, segment.b, segment.scales_b, segment.transpose_b);
     for (int t : {segment.a, segment.b}) {
       const TensorDecl& decl = c.program.tensors[t];
       c.check(is_floating(decl.dtype), [&] {
@@ -136,14 +112,13 @@ int64_t depth_of(const Evaluation& e, const GemmSegment& segment) {
 }
 
 // An operand with its scales multiplied in.
-StepValue operand_of(const Evaluation& e, int tensor, int scales, ScaleOrder order) {
+StepValue operand_of(const Evaluation& e, int tensor, int scales) {
   StepValue x = e.input(tensor);
   if (scales < 0) return x;
   const StepValue s = e.input(scales);
   for (int64_t i = 0; i < x.rows; ++i) {
     for (int64_t j = 0; j < x.cols; ++j) {
-      const ScalePlace place = scale_place(order, i, j, x.rows, s.rows);
-      x.at(i, j) *= s.at(place.row, place.column);
+      x.at(i, j) *= s.at(s.rows == x.rows ? i : i / kScaleSpan, j / kScaleSpan);
     }
   }
   return x;
@@ -153,8 +128,8 @@ StepValue operand_of(const Evaluation& e, int tensor, int scales, ScaleOrder ord
 StepValue product(const Evaluation& e, bool squared) {
   StepValue result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
   for (const GemmSegment& segment : e.step().segments()) {
-    StepValue a = operand_of(e, segment.a, segment.scales_a, segment.order_a);
-    StepValue b = operand_of(e, segment.b, segment.scales_b, segment.order_b);
+    StepValue a = operand_of(e, segment.a, segment.scales_a);
+    StepValue b = operand_of(e, segment.b, segment.scales_b);
     if (squared) {
       for (StepValue* m : {&a, &b})
         for (double& x : m->values) x *= x;

@@ -101,8 +101,7 @@ Program update_on_host(const Optimizer& optimizer, bool has_copy, bool decays) {
 
 bool fits_update(const ParameterCopy& copy) {
   const auto& tensors = copy.program.tensors;
-  return std::ranges::find(tensors, copy.parameter, &TensorDecl::name) != tensors.end() &&
-         std::ranges::none_of(copy.program.steps, program::takes_largest_of_blocks);
+  return std::ranges::find(tensors, copy.parameter, &TensorDecl::name) != tensors.end();
 }
 
 std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes) {

@@ -36,11 +36,6 @@ TEST(ScaledProducts, MeanTheSameInFp32) {
     for (const int64_t m : {5, 77, 256}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
 }
 
-TEST(ScaledProducts, ScalesOfSquaresAreFoundAndReadInBothOrders) {
-  for (const char* text : tests::kBlockScaledProducts)
-    for (const int64_t m : {5, 77, 256}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
-}
-
 TEST(ScaledProducts, ATileFindsTheScalesOfItsRows) {
   for (const char* text : tests::kQuantisedTiles)
     for (const int64_t m : {1, 77}) expect_right(text, {{"M", m}, {"C", 3}});
@@ -51,13 +46,12 @@ TEST(ScaledProducts, ScalesAreThoseOfFloat64BitForBit) {
   const Program program = parse_program(R"(program p {
   x = tile(x[M, 128*C]:bf16)
   store(s, abs_max_group(x, 128) * 0.001953125)
-  store(s_blocks, abs_max_block(x) / 256)
 })");
   const DimValues sizes{{"M", 77}, {"C", 5}};
   const tests::Values inputs = tests::random_inputs(program, sizes, 4);
   const tests::Values found = tests::run_program(*make_cpu_backend({}), program, sizes, inputs);
   const tests::Values expected = program::evaluate(program, sizes, inputs);
-  for (const char* scales : {"s", "s_blocks"}) EXPECT_EQ(found.at(scales), expected.at(scales));
+  EXPECT_EQ(found.at("s"), expected.at("s"));
 }
 
 }  // namespace

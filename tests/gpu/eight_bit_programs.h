@@ -150,92 +150,6 @@ inline constexpr const char* kScaledProducts[] = {
   store(dw, gemm(scaled(w[128*C, 128*B]:e4m3, ws[C, B]), dy[M, 128*B]:e5m2))
 })"};
 
-// With scales of blocks of 64 x 64 of both: the sizes are K = 64 B, N = 64 C.
-inline constexpr const char* kBlockScaledProducts[] = {
-    R"(program squares {
-  y = gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks),
-           scaled(w[64*C, 64*B]:e4m3, ws[64*C, B], blocks))
-  store(y:bf16, y)
-})",
-    // A data gradient: the weight is its transposed copy, of which 64 B x 64 C were stored. It
-    // leaves in both orders with one scale for each block.
-    R"(program data_gradient {
-  dx = gemm(scaled(dy[M, 64*B]:e5m2, dys[M, B], blocks),
-            scaled(wt[64*C, 64*B]:e4m3, ws[64*B, C], transposed_blocks))
-  y = dx * per_row(r[M]) + tile(h[M, 64*C]:bf16) + 0.25
-  scale = max(abs_max_block(y) / 256, 1e-30)
-  codes = y * repeat_group(1 / scale, 64)
-  store(ys, scale)
-  store(y_rows:e4m3, codes)
-  store_transposed(y_columns:e4m3, codes)
-  row_partial(squares, sum(y * y))
-})",
-    // A weight gradient: both are transposed copies, and the contraction may have any length.
-    R"(program weight_gradient {
-  store(dw, gemm(scaled(dyt[64*B, M]:e5m2, dys[M, B], transposed_blocks),
-                 scaled(xt[64*C, M]:e4m3, xs[M, C], transposed_blocks), nt))
-})",
-    // SwiGLU, whose tiles have 64 columns.
-    R"(program gated {
-  gate, up = split_pairs(gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks),
-                              scaled(w[128*C, 64*B]:e4m3, ws[128*C, B], blocks)), concatenated)
-  a = silu(gate) * up
-  scale = max(abs_max_block(a) / 256, 1e-30)
-  store(y_scales, scale)
-  store(gate_up:bf16, merge_pairs(gate, up, concatenated))
-  store(y:e4m3, a * repeat_group(1 / scale, 64))
-})",
-    // And its gradient, of pairs.
-    R"(program pairs {
-  da = gemm(scaled(dx[M, 64*B]:e5m2, dxs[M, B], blocks),
-            scaled(wt[64*C, 64*B]:e4m3, ws[64*B, C], transposed_blocks))
-  gate, up = split_pairs(tile(z[M, 128*C]:bf16), concatenated)
-  s = sigmoid(gate)
-  dz = merge_pairs(da * up * s * (1 + gate * (1 - s)), da * gate * s, concatenated)
-  dz_scale = max(abs_max_block(dz) / 32768, 1e-30)
-  dz_codes = dz * repeat_group(1 / dz_scale, 64)
-  store(dz_scales, dz_scale)
-  store(dz_rows:e5m2, dz_codes)
-  store_transposed(dz_columns:e5m2, dz_codes)
-  a = gate * s * up
-  a_scale = max(abs_max_block(a) / 256, 1e-30)
-  store(a_scales, a_scale)
-  store_transposed(a_columns:e4m3, a * repeat_group(1 / a_scale, 64))
-})",
-    // Heads of 64 columns, whose members lie in one block.
-    R"(program rotated {
-  first, second = split_pairs(gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks),
-                                   scaled(w[64*C, 64*B]:e4m3, ws[64*C, B], blocks)), 64)
-  y = merge_pairs(first * 2, second - first, 64)
-  scale = max(abs_max_block(y) / 256, 1e-30)
-  store(y_scales, scale)
-  store(y:e4m3, y * repeat_group(1 / scale, 64))
-})",
-    // The power of two next to a scale, as the recipe makes it.
-    R"(program powers {
-  y = gemm(x[M, 64*B]:bf16, w[64*C, 64*B]:bf16)
-  part = as_stored(max(abs_max_block(y) / 256, 1e-30), bf16)
-  much = as_stored(part * 129, bf16)
-  scale = much - as_stored(much - part, bf16)
-  store(ys, scale)
-  store(y_rows:e4m3, y * repeat_group(1 / scale, 64))
-  store_transposed(y_columns:e4m3, y * repeat_group(1 / scale, 64))
-})",
-    // Of 16 bits, with column sums, which pass through the same memory.
-    R"(program quantises {
-  y = gemm(x[M, 64*B]:bf16, w[64*C, 64*B]:bf16) + per_column(b[64*C])
-  scale = max(abs_max_block(y) / 256, 1e-30)
-  store(ys, scale)
-  store(y_rows:e4m3, y * repeat_group(1 / scale, 64))
-  column_partial(sums, sum(y))
-})",
-    R"(program segments {
-  y = gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks),
-           scaled(w[64*C, 64*B]:e4m3, ws[64*C, B], blocks);
-           scaled(z[M, 192]:e4m3, zs[M, 3], blocks), v[64*C, 192]:e4m3)
-  store(y:bf16, y)
-})"};
-
 // Without: read, rounded on the way, and written.
 inline constexpr const char* kEightBitTiles[] = {
     R"(program moved {
@@ -265,36 +179,6 @@ inline constexpr const char* kQuantisedTiles[] = {
   scale = max(abs_max_group(x, 128) / 448, 1e-30)
   store(xs, scale)
   store(x_blocks:e4m3, x / repeat_group(scale, 128))
-})",
-    R"(program squares {
-  x = tile(x[M, 128*C]:bf16) * per_row(r[M]) + per_column(c[128*C]) * scalar(f)
-  scale = max(abs_max_block(x) / 256, 1e-30)
-  codes = x * repeat_group(1 / scale, 64)
-  store(xs, scale)
-  store(x_rows:e4m3, codes)
-  store_transposed(x_columns:e4m3, codes)
-})",
-    R"(program square_powers {
-  x = tile(x[M, 128*C]:bf16)
-  part = as_stored(max(abs_max_block(x) / 256, 1e-30), bf16)
-  much = as_stored(part * 129, bf16)
-  scale = much - as_stored(much - part, bf16)
-  store(xs, scale)
-  store(x_rows:e4m3, x * repeat_group(1 / scale, 64))
-})",
-    R"(program square_pairs {
-  first, second = split_pairs(tile(x[M, 128*C]:bf16), concatenated)
-  y = merge_pairs(first + 1, second * first, concatenated)
-  scale = max(abs_max_block(y) / 256, 1e-30)
-  store(ys, scale)
-  store(y_rows:e4m3, y * repeat_group(1 / scale, 64))
-})",
-    R"(program square_neighbours {
-  first, second = split_pairs(tile(x[M, 128*C]:bf16), interleaved)
-  y = merge_pairs(second, first, interleaved)
-  scale = max(abs_max_block(y) / 256, 1e-30)
-  store(ys, scale)
-  store(y_rows:bf16, y * repeat_group(1 / scale, 64))
 })",
     R"(program wide_groups {
   x = tile(x[M, 384*C]:bf16)

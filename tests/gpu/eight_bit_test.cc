@@ -61,25 +61,9 @@ TEST(EightBits, ScalesOfBlocksMultiplyTheSumsOfTheirProducts) {
     for (const int64_t m : {203, 144}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
 }
 
-TEST(EightBits, ScalesOfSquaresAreFoundAndReadInBothOrders) {
-  for (const char* text : tests::kBlockScaledProducts)
-    for (const int64_t m : {203, 144}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
-}
-
-// The largest of a block is one of its values, and a power of two of it is exact.
-TEST(EightBits, ScalesOfSquaresAreThoseOfFloat64BitForBit) {
-  const Program program =
-      parse_program("program p { store(s, abs_max_block(tile(x[M, 64*C]:bf16)) / 256) }");
-  const DimValues sizes{{"M", 77}, {"C", 5}};
-  const Values inputs = tests::random_inputs(program, sizes, 6);
-  EXPECT_EQ(run_on_host(program, sizes, inputs, kRows, {}).at("s"),
-            program::evaluate(program, sizes, inputs).at("s"));
-}
-
 // What a tile is wide does not matter to which scale a column has.
 TEST(EightBits, EveryTileTakesTheScalesOfItsOwnBlocks) {
-  for (const char* text : {tests::kScaledProducts[0], tests::kScaledProducts[2],
-                           tests::kBlockScaledProducts[1], tests::kBlockScaledProducts[3]}) {
+  for (const char* text : {tests::kScaledProducts[0], tests::kScaledProducts[2]}) {
     const Program program = parse_program(text);
     const DimValues sizes{{"M", 176}, {"B", 2}, {"C", 3}};
     const Values inputs = tests::random_inputs(program, sizes, 2);
@@ -145,7 +129,6 @@ TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
   const DimValues sizes{{"M", 4096}, {"B", 16}, {"C", 16}};
   for (const std::span<const char* const> list :
        {std::span<const char* const>(tests::kScaledProducts),
-        std::span<const char* const>(tests::kBlockScaledProducts),
         std::span<const char* const>(tests::kQuantisedTiles)}) {
     for (const char* text : list)
       for (const auto& kernel : lower(parse_program(text), sizes, {})) texts.insert(kernel.source);

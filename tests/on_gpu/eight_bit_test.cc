@@ -97,12 +97,6 @@ TEST_F(EightBits, ScaledProductsAreRightWithTheSameBitsForEveryTile) {
                            kScaleSpan, 850);
 }
 
-TEST_F(EightBits, ScalesOfSquaresAreFoundAndReadWithTheSameBitsForEveryTile) {
-  expect_right_with_scales(kBlockScaledProducts,
-                           {{{"M", 400}, {"B", 8}, {"C", 8}}, {{"M", 80}, {"B", 33}, {"C", 3}}},
-                           kScaleBlock, 870);
-}
-
 TEST_F(EightBits, TilesFindTheScalesOfTheirRows) {
   for (const char* text : kQuantisedTiles)
     for (const int64_t columns : {1, 16})

@@ -88,17 +88,7 @@ Faces blocks() {
   return {p.build(), text_of_face("blocks")};
 }
 
-Faces squares() {
-  ProgramBuilder p("squares");
-  const TileValue y = p.gemm("scaled(x_columns[64*B, M]:e4m3, x_scales[M, B], transposed_blocks)",
-                             "scaled(w[64*N, M]:e5m2, w_scales[M, N], transposed_blocks)", "nt");
-  const TileValue s = p.abs_max_block(y) / 256;
-  p.store("y_scales", s);
-  p.store("y:e4m3", y / p.repeat_group(s, 64));
-  return {p.build(), text_of_face("squares")};
-}
-
-std::vector<Faces> all_faces() { return {products(), heads(), finalizer(), blocks(), squares()}; }
+std::vector<Faces> all_faces() { return {products(), heads(), finalizer(), blocks()}; }
 
 TEST(Faces, WhatIsBuiltIsWhatTheTextSays) {
   for (const auto& [built, written] : all_faces()) {

@@ -49,45 +49,11 @@ TEST(ScaledProducts, AnElementIsItsCodeTimesItsBlocksScale) {
   EXPECT_EQ(y[128], 128 * 2 * (100 + 1000));
 }
 
-// Blocks of 64 x 64: of the operand, and of the tensor that it is a transposed copy of.
-TEST(ScaledProducts, BothOrdersOfATensorHaveTheSameBlocks) {
-  const DimValues sizes{{"M", 70}, {"N", 3}};
-  TensorValues inputs{{"y", std::vector<double>(size_t{70} * 128, 1)},
-                      {"yt", std::vector<double>(size_t{128} * 70, 1)},
-                      {"a", std::vector<double>(size_t{3} * 128, 1)},
-                      {"b", std::vector<double>(size_t{3} * 70, 1)},
-                      {"s", std::vector<double>(size_t{70} * 2, -1e9)}};
-  // Only the first row of each block counts.
-  inputs["s"][0] = 1;
-  inputs["s"][1] = 10;
-  inputs["s"][128] = 100;
-  inputs["s"][129] = 1000;
-  const std::vector<double> rows =
-      evaluate(parse_program("program p { store(z, gemm(a[N, 128]:e4m3, scaled(y[M, 128]:e4m3, "
-                             "s[M, 2], blocks))) }"),
-               sizes, inputs)
-          .at("z");
-  EXPECT_EQ(rows[0], 64 * (1 + 10));
-  EXPECT_EQ(rows[63], 64 * (1 + 10));
-  EXPECT_EQ(rows[64], 64 * (100 + 1000));
-  const std::vector<double> columns =
-      evaluate(parse_program("program p { store(z, gemm(b[N, M]:e4m3, scaled(yt[128, M]:e4m3, "
-                             "s[M, 2], transposed_blocks))) }"),
-               sizes, inputs)
-          .at("z");
-  EXPECT_EQ(columns[0], 64 * 1 + 6 * 100);
-  EXPECT_EQ(columns[127], 64 * 10 + 6 * 1000);
-}
-
 TEST(ScaledProducts, TextAndFormulasSayThem) {
   const Program program = parse_program(
       "program p {\n  store(y, gemm(scaled(x[M, 128*B]:e4m3, xs[M, B]), w[N, 128*B]:e4m3))\n}");
   EXPECT_EQ(parse_program(text(program)), program);
   EXPECT_THAT(mathematics(program).back(), HasSubstr("(x scaled by xs) · wᵀ"));
-  const Program blocks = parse_program(
-      "program p {\n  store(y, gemm(scaled(x[64*B, M]:e4m3, xs[M, B], transposed_blocks), "
-      "scaled(w[64*C, M]:e4m3, ws[M, C], transposed_blocks), nt))\n}");
-  EXPECT_EQ(parse_program(text(blocks)), blocks);
   // `scaled` is no word of the language: a tensor may have that name.
   const Program named =
       parse_program("program p { store(y, gemm(scaled[M, 128]:e4m3, w[N, 128]:e4m3)) }");
@@ -117,15 +83,6 @@ TEST(ScaledProducts, WhatCannotBeScaledIsRefusedWithARemedy) {
               HasSubstr("has scales of shape [M, 2], 'xs' is [M, 4]"));
   EXPECT_THAT(of_blocks("x[128*C, 256]:e4m3", "xs[2*C, 2]", "nt"),
               HasSubstr("has scales of shape [128*C, 2] or [C, 2], 'xs' is [2*C, 2]"));
-  EXPECT_THAT(of_blocks("x[M, 256]:e4m3", "xs[M, 2], blocks", "nt"),
-              HasSubstr("has scales of shape [M, 4], 'xs' is [M, 2]"));
-  EXPECT_THAT(of_blocks("x[M, 256]:e4m3", "xs[256, 3], transposed_blocks", "nt"),
-              HasSubstr("has M rows, no multiple of 64 for all sizes"));
-  EXPECT_THAT(of_blocks("x[M, 256]:e4m3", "xs[M, 4], squares", "nt"),
-              HasSubstr("scales are of blocks or of transposed_blocks, not of 'squares'"));
-  EXPECT_THAT(message_of("store(y, gemm(scaled(x[M, 256]:e4m3, xs[M, 4], blocks), "
-                         "scaled(w[N, 256]:e4m3, ws[N, 2]), nt))"),
-              HasSubstr("a product with scales of blocks of 64 x 64 has no other scales"));
   EXPECT_THAT(of_blocks("x[M, 256]:e4m3", "xs", "nt"), HasSubstr("the shape of 'xs' is not known"));
   EXPECT_THAT(message_of("store(xs, gemm(scaled(x[M, 256]:e4m3, xs[M, 2]), w[2, 256]:e4m3, nt))"),
               HasSubstr("'xs' is stored"));
@@ -138,23 +95,6 @@ TEST(ScaledProducts, HaveNoOperationOfAGraph) {
                                   "w[N, 128]:e4m3)) }"),
                     graph, tensors),
                Error);
-}
-
-TEST(AbsMaxBlock, IsTheLargestMagnitudeOf64RowsAndColumns) {
-  const Program program = parse_program("program p { store(y, abs_max_block(tile(x[M, 64*C]))) }");
-  std::vector<double> x(size_t{70} * 128, 0.5);
-  x[63 * 128 + 63] = -3;
-  x[64 * 128 + 64] = 7;
-  x[69 * 128] = std::nan("");
-  const std::vector<double> y = evaluate(program, {{"M", 70}, {"C", 2}}, {{"x", x}}).at("y");
-  for (int i = 0; i < 64; ++i) {
-    EXPECT_EQ(y[2 * i], 3) << i;
-    EXPECT_EQ(y[2 * i + 1], 0.5) << i;
-  }
-  for (int i = 64; i < 70; ++i) {
-    EXPECT_TRUE(std::isnan(y[2 * i])) << i;
-    EXPECT_EQ(y[2 * i + 1], 7) << i;
-  }
 }
 
 TEST(AbsMaxGroup, IsTheLargestMagnitudeOfEachGroup) {

@@ -68,19 +68,9 @@ def blocks(x: "[M, 128*B]:e4m3", x_scales: "[M, B]", w: "[128*N, 128*B]:e5m2",
     tiles.store("y:e4m3", y / tiles.repeat_group(s, 128))
 
 
-@tiles.write_program
-def squares(x_columns: "[64*B, M]:e4m3", x_scales: "[M, B]", w: "[64*N, M]:e5m2",
-            w_scales: "[M, N]"):
-    y = tiles.gemm(tiles.scaled(x_columns, x_scales, "transposed_blocks"),
-                   tiles.scaled(w, w_scales, "transposed_blocks"), "nt")
-    s = tiles.abs_max_block(y) / 256
-    tiles.store("y_scales", s)
-    tiles.store("y:e4m3", y / tiles.repeat_group(s, 64))
-
-
 _TEXTS = pathlib.Path(__file__).parents[1] / "program" / "faces"  # faces_test.cc reads them too
 _WRITTEN = tuple((written, (_TEXTS / f"{written.name}.coda").read_text())
-                 for written in (products, heads, finalizer, blocks, squares))
+                 for written in (products, heads, finalizer, blocks))
 
 
 class Language(unittest.TestCase):

@@ -9,12 +9,7 @@
 #include "program/vocabulary.h"
 
 namespace coda::gpu {
-namespace {
-
-// Of scratch, for the largest magnitude of a block: a float from each warp of a warpgroup.
-constexpr uint32_t kMaximumBytes = device::kWarpgroupSize / device::kWarpSize * sizeof(float);
-
-}  // namespace
+namespace {}  // namespace
 
 GroupText::GroupText(const ProgramSizes& sizes, const program::TileMap& map,
                      const SpaceAnalysis& analysis, SpacePlaces& places, ValueNames& names,
@@ -118,14 +113,7 @@ std::optional<std::string> GroupText::tile(const At& at) {
                       name.substr(name.find('.') + 1));
   Body& lines = lines_of(at.step);
   if (program::sums_groups(s)) {
-    if (program::takes_largest_of_blocks(s)) {
-      lines.line("$.finish_blocks(at, maxima + $);",
-                 {name, std::to_string(kMaximumBytes * maxima_)});
-      maxima_ += analysis_.groups.blocks_of(at.step);
-    } else {
-      lines.line("$.$();",
-                 {name, program::takes_largest_of_groups(s) ? "finish_largest" : "finish"});
-    }
+    lines.line("$.$();", {name, program::takes_largest_of_groups(s) ? "finish_largest" : "finish"});
   } else if (program::is_tile_load(s)) {
     const std::string row =
         s.row_index() < 0 ? "row" : rows_.table_row(s.row_index(), s.tensor(), "[kBlock][pair]");
@@ -181,11 +169,10 @@ std::string GroupText::end_text() const {
     text += "    if constexpr (kWalk == " + std::to_string(walk) + ") {\n" +
             lines_[walk + 1].text() + "    }\n";
   }
-  return function(
-      "void",
-      "end_walk(const Arguments& a, const Rows& rows, Groups& groups,\n"
-      "                                const FragmentPosition& at, SharedAddress maxima)",
-      text, "  template <u32 kWalk, u32 kBlock>\n");
+  return function("void",
+                  "end_walk(const Arguments& a, const Rows& rows, Groups& groups,\n"
+                  "                                const FragmentPosition& at)",
+                  text, "  template <u32 kWalk, u32 kBlock>\n");
 }
 
 std::string GroupText::next_text() const {

@@ -60,7 +60,6 @@ class GroupText {
   ValueText values_;
   std::set<int> live_;                                      // steps that effects need
   std::vector<std::pair<std::string, std::string>> types_;  // of fields, with their names
-  uint32_t maxima_ = 0;                                     // floats a warp, of blocks so far
   std::vector<Body> lines_;                                 // when so many walks are over
 };
 

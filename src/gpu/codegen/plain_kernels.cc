@@ -38,12 +38,11 @@ class PlainWriter {
       const Shape& a = sizes_.tensor(s.a).shape;
       const std::string depth = arguments_.number("depth_" + std::to_string(i),
                                                   sizes_.size(s.transpose_a ? a.rows : a.cols));
-      body_.line("add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at$);",
-                 {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
-                  boolean(s.transpose_b), place(s.a), place(s.b), depth,
-                  s.is_scaled() ? ", " + scales(s.a, s.scales_a, s.order_a) + ", " +
-                                      scales(s.b, s.scales_b, s.order_b)
-                                : ""});
+      body_.line(
+          "add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at$);",
+          {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
+           boolean(s.transpose_b), place(s.a), place(s.b), depth,
+           s.is_scaled() ? ", " + scales(s.a, s.scales_a) + ", " + scales(s.b, s.scales_b) : ""});
     }
     for (int i : space_.steps) {
       if (const Step& s = sizes_.step(i); program::is_tile_store(s))
@@ -90,19 +89,12 @@ class PlainWriter {
                     arguments_.stored_rows(load.tensor())});
     return filled("[&](u32 row) { return $; }", {arguments_.row_start(row, load.tensor())});
   }
-  std::string scales(int operand, int scales, ScaleOrder order) {
+  std::string scales(int operand, int scales) {
     if (scales < 0) return "PlainScales{}";
     const bool is_of_rows = sizes_.tensor(scales).shape.rows == sizes_.tensor(operand).shape.rows;
-    const bool has_blocks = order != ScaleOrder::spans;
-    return filled("PlainScales{$, $, $$}",
-                  {place(scales),
-                   std::to_string(has_blocks   ? kScaleBlock
-                                  : is_of_rows ? 1
-                                               : kScaleSpan),
-                   std::to_string(has_blocks ? kScaleBlock : kScaleSpan),
-                   order == ScaleOrder::blocks              ? ", PlainScales::Blocks::rows"
-                   : order == ScaleOrder::transposed_blocks ? ", PlainScales::Blocks::columns"
-                                                            : ""});
+    return filled(
+        "PlainScales{$, $, $}",
+        {place(scales), std::to_string(is_of_rows ? 1 : kScaleSpan), std::to_string(kScaleSpan)});
   }
   std::string place(int tensor) {
     return arguments_.pointer(tensor) + ", " + arguments_.stride(tensor);

@@ -71,7 +71,6 @@ std::string SpaceOperands::shape_text(bool keeps_tables) const {
   field("group_span", shape_.group_span, 0);
   field("group_walks", shape_.group_walks, 0);
   field("group_loads", shape_.group_loads, 0);
-  field("block_maxima", shape_.block_maxima, 0);
   return text + "};\n";
 }
 
@@ -121,8 +120,7 @@ std::string SpaceOperands::operands() {
          (analysis_.has_scales ? scales() : "");
 }
 
-// Blocks of K are counted through all segments; those of 64 in whole stages of two, of which the
-// last may lie outside.
+// Blocks of K are counted through all segments.
 std::string SpaceOperands::scales() {
   const auto of_segments = [&](int gemm, const auto& scale) {
     const std::vector<GemmSegment>& segments = step(gemm).segments();
@@ -131,14 +129,8 @@ std::string SpaceOperands::scales() {
       const int64_t k = sizes_.size(tensor(segments[s].a).shape.cols);
       const int64_t stages = ceil_div(k, config_.block_k());
       const std::string number = "_" + std::to_string(s);
-      std::string value = scale(segments[s]);
-      std::string count = arguments_.number(own("k_blocks") + number, stages);
-      if (config_.has_block_scales) {
-        value = filled(
-            "k < $ ? $ : 0.0f",
-            {arguments_.number(own("scale_blocks") + number, ceil_div(k, kScaleBlock)), value});
-        count += " * 2";
-      }
+      const std::string value = scale(segments[s]);
+      const std::string count = arguments_.number(own("k_blocks") + number, stages);
       text += s + 1 == segments.size()
                   ? filled("return $; ", {value})
                   : filled("if (k < $) return $; k -= $; ", {count, value, count});
@@ -146,32 +138,23 @@ std::string SpaceOperands::scales() {
     return "{ " + text + "}";
   };
   // Of a stored row of the operand.
-  const auto scale_at = [&](int operand, int scales, ScaleOrder order,
-                            const std::string& row) -> std::string {
+  const auto scale_at = [&](int operand, int scales, const std::string& row) -> std::string {
     if (scales < 0) return "1.0f";
     const bool is_of_rows = tensor(scales).shape.rows == tensor(operand).shape.rows;
-    const auto over = [&](const std::string& index, int64_t span) {
-      return "(" + index + ") / " + std::to_string(span);
-    };
-    const std::string block = std::to_string(kScaleBlock);
-    const bool is_turned = order == ScaleOrder::transposed_blocks;
     return filled("load_element<Element::f32>($, static_cast<u64>($) * $ + $)",
                   {arguments_.pointer(scales),
-                   is_turned                     ? "k * " + block
-                   : order == ScaleOrder::blocks ? over(row, kScaleBlock) + " * " + block
-                   : is_of_rows                  ? row
-                                                 : "(" + over(row, kScaleSpan) + ")",
-                   arguments_.stride(scales), is_turned ? over(row, kScaleBlock) : "k"});
+                   is_of_rows ? row : "((" + row + ") / " + std::to_string(kScaleSpan) + ")",
+                   arguments_.stride(scales), "k"});
   };
   const std::string rows = of_segments(analysis_.parts.front().gemm, [&](const GemmSegment& s) {
-    return scale_at(s.a, s.scales_a, s.order_a, "row");
+    return scale_at(s.a, s.scales_a, "row");
   });
   const auto of_part = [&](size_t part) {
     const Part& p = analysis_.parts[part];
     return of_segments(p.gemm, [&](const GemmSegment& s) {
       const bool is_second = p.member == 1 && analysis_.natural_half == 0;
       const int64_t half = sizes_.size(tensor(s.b).shape.rows) / 2;
-      return scale_at(s.b, s.scales_b, s.order_b,
+      return scale_at(s.b, s.scales_b,
                       is_second ? arguments_.number(own("half"), half) + " + column" : "column");
     });
   };

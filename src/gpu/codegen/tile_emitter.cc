@@ -40,7 +40,7 @@ struct SpaceText {
 // Made of all that a block of 64 rows has.
 bool meets_other_warps(const Step& step) {
   return program::is_column_partial(step) || program::is_transposed_store(step) ||
-         program::is_maximum(step) || program::takes_largest_of_blocks(step);
+         program::is_maximum(step);
 }
 
 class TileSpaceWriter {
@@ -185,7 +185,6 @@ class TileSpaceWriter {
         return values_.value(
             {o, is_tile ? o : at.step, is_tile && layout(o).planes() == 1 ? 0 : at.plane});
       }
-      case StepKind::block_abs_max: return block_maximum(at);
       case StepKind::group_abs_max:
       case StepKind::reduce_group: {
         const TileLayout& lies = layout(at.step);
@@ -239,29 +238,6 @@ class TileSpaceWriter {
     }
     std::string made = name(at);
     write(at.step, made, text, comment);
-    return made;
-  }
-
-  // A walk over the rows ahead of those that read it, with values of its own.
-  std::string block_maximum(const At& at) {
-    const int from = step(at.step).operands[0];
-    const TileLayout& lies = layout(at.step);
-    const std::string made = name(at);
-    Body walk(8);
-    std::swap(body_, walk);
-    ValueText values = values_of_rows();
-    std::string members;
-    for (int w = 0; w < layout(from).planes(); ++w) {
-      if (lies.is_split && w != at.plane) continue;
-      const std::string largest = filled("m$_$", {made, std::to_string(w)});
-      before_of_rows_.line("Elements<kThreadColumns> $ = {};", {largest});
-      const std::string added = values.value({from, from, w});
-      body_.line("raise_columns($, $, valid[r]);", {largest, added});
-      members += ", " + largest;
-    }
-    std::swap(body_, walk);
-    walks_.push_back({std::move(walk), filled("      const auto $ = block_abs_max<$>(scratch$);\n",
-                                              {made, std::to_string(lies.base_group()), members})});
     return made;
   }
 
@@ -512,9 +488,6 @@ class TileSpaceWriter {
     if (!loads_.empty() || !gathers_.empty())
       text += filled("$$$$      }\n", {rows_loop, by_blocks_ && !loads_.empty() ? inside : "",
                                        loads_.text(), gathers_.text()});
-    text += before_of_rows_.text();
-    for (const auto& [walk, joined] : walks_)
-      text += filled("$$      }\n$", {rows_loop, walk.text(), joined});
     return text + filled("$$      }\n$    }\n$  }\n};\n",
                          {rows_loop, body_.text(), after_rows_.text(), after_.text()});
   }
@@ -543,12 +516,10 @@ class TileSpaceWriter {
   Body row_arrays_{6};   // what is loaded of each row
   Body first_loads_{8};  // what other loads need
   Body loads_{8};
-  Body gathers_{8};  // loads that wait for an index: behind those that wait for nothing
-  Body before_of_rows_{6};
-  std::vector<std::pair<Body, std::string>> walks_;  // over rows, and what is joined behind each
-  Body body_{8};                                     // of one row
-  Body after_rows_{6};                               // that are in flight together
-  Body after_{4};                                    // all rows
+  Body gathers_{8};     // loads that wait for an index: behind those that wait for nothing
+  Body body_{8};        // of one row
+  Body after_rows_{6};  // that are in flight together
+  Body after_{4};       // all rows
 };
 
 }  // namespace

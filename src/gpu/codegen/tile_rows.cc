@@ -15,21 +15,16 @@ TileRows choose_tile_rows(const Program& program, const std::vector<int>& steps,
   bool is_wide = false;
   bool stores_tiles = false;
   bool sums_columns = false;
-  bool joins_rows = false;  // the largest magnitude of a block is of all of a thread's
   for (int i : steps) {
     const Step& s = program.steps[i];
     const auto bytes = [&] { return size_of(program.tensors[s.tensor()].dtype); };
     stores_tiles = stores_tiles || program::is_tile_store(s);
     sums_columns = sums_columns || program::is_column_partial(s);
-    joins_rows = joins_rows || program::takes_largest_of_blocks(s);
     rows.turns_bytes = rows.turns_bytes || (program::is_transposed_store(s) && bytes() == 1);
     rows.leaves_bytes = rows.leaves_bytes || program::is_maximum(s) || rows.turns_bytes;
     is_wide = is_wide || (program::is_tile_load(s) && bytes() > 2);
   }
-  if (joins_rows) {
-    rows.leaves_bytes = false;
-    rows.in_flight = static_cast<int>(device::kWarpRows);
-  } else if (sums_columns) {
+  if (sums_columns) {
     rows.in_flight = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
   } else {
     rows.in_flight = is_wide || pieces > 4 ? 1 : stores_tiles || pieces > 2 ? 2 : 4;

@@ -142,10 +142,7 @@ KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
   const SpaceAnalysis& first = kernel.spaces.front();
   std::string layout = kLayouts[static_cast<int>(first.layout)];
   if (!device::is_16_bits(first.element)) {
-    layout += first.has_block_scales ? " 8-bit squares"
-              : first.has_scales     ? " 8-bit blocks"
-              : first.promotes       ? " 8-bit"
-                                     : " 8-bit fast";
+    layout += first.has_scales ? " 8-bit blocks" : first.promotes ? " 8-bit" : " 8-bit fast";
   }
   const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
   struct Named {

@@ -199,7 +199,7 @@ class Legaliser {
     const std::vector<GemmSegment>& b = step(other).segments();
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [](const GemmSegment& x, const GemmSegment& y) {
-                        return x.a == y.a && x.scales_a == y.scales_a && x.order_a == y.order_a &&
+                        return x.a == y.a && x.scales_a == y.scales_a &&
                                x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b;
                       });
   }

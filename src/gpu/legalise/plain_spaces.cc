@@ -41,9 +41,8 @@ bool is_plain_product(const Program& program, const Step& product) {
   return std::any_of(segments.begin(), segments.end(), [&](const GemmSegment& s) {
     if (!is_operand(type(s.a)) || !is_operand(type(s.b))) return true;
     const bool is_tn = !s.transpose_a && s.transpose_b;
-    const bool has_scales_of_rows =
-        s.scales_b >= 0 && s.order_b == ScaleOrder::spans &&
-        program.tensors[s.scales_b].shape.rows == program.tensors[s.b].shape.rows;
+    const bool has_scales_of_rows = s.scales_b >= 0 && program.tensors[s.scales_b].shape.rows ==
+                                                           program.tensors[s.b].shape.rows;
     return has_scales_of_rows || (!is_16_bits(type(s.a)) && !is_tn) ||
            !device::are_operands(element_row(type(s.a)).element, element_row(type(s.b)).element) ||
            type(s.a) != type(segments.front().a) || type(s.b) != type(segments.front().b);

@@ -118,11 +118,6 @@ class Analyser {
         return refuse({.reason = RefusalReason::group_in_tile, .step = i, .value = layout.group});
       }
     }
-    for (int i : steps) {
-      if (!program::takes_largest_of_blocks(step(i)) || !is_first(i)) continue;
-      groups.block_maxima +=
-          groups.blocks_of(i) * static_cast<uint32_t>(groups.layouts.at(i).planes());
-    }
     constexpr uint32_t kWalk = 4;
     groups.registers = kWalk;
     for (int i : steps) {
@@ -176,8 +171,7 @@ class Analyser {
     } else {
       const int first = result_.parts.front().gemm;
       const auto reads_the_same = [](const GemmSegment& x, const GemmSegment& y) {
-        return x.a == y.a && x.scales_a == y.scales_a && x.order_a == y.order_a &&
-               x.transpose_a == y.transpose_a;
+        return x.a == y.a && x.scales_a == y.scales_a && x.transpose_a == y.transpose_a;
       };
       if (!std::ranges::equal(step(first).segments(), segments, reads_the_same))
         return refuse({.reason = RefusalReason::first_operands, .step = first, .other = i});
@@ -186,7 +180,6 @@ class Analyser {
       if (!check_layout(i, segment)) return false;
     }
     if (program::has_scales(step(i))) result_.has_scales = result_.promotes = true;
-    if (program::has_block_scales(step(i))) result_.has_block_scales = true;
     const int members = half(i) == 0 ? 1 : 2;
     for (int w = 0; w < members; ++w) result_.parts.push_back({i, members == 1 ? -1 : w});
     return true;
@@ -486,14 +479,12 @@ device::GemmConfig SpaceAnalysis::with_products(device::GemmConfig tile) const {
   tile.element_b = element_b;
   tile.promotes = promotes;
   tile.has_scales = has_scales;
-  tile.has_block_scales = has_block_scales;
   return tile;
 }
 
 bool SpaceAnalysis::multiplies_as(const SpaceAnalysis& other) const {
   return layout == other.layout && element == other.element && element_b == other.element_b &&
-         promotes == other.promotes && has_scales == other.has_scales &&
-         has_block_scales == other.has_block_scales;
+         promotes == other.promotes && has_scales == other.has_scales;
 }
 
 const TileMove* SpaceAnalysis::find_load(int step) const {
@@ -511,8 +502,7 @@ device::EpilogueTraits SpaceAnalysis::traits() const {
                                .stores = 0,
                                .column_partials = column_fields,
                                .group_span = groups.span,
-                               .group_walks = groups.walks,
-                               .block_maxima = groups.block_maxima};
+                               .group_walks = groups.walks};
   for (const TileMove& load : loads) {
     if (load.plane < 0) continue;
     shape.loads += load.is_wide ? 2 : 1;

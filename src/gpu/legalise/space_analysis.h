@@ -70,7 +70,6 @@ struct SpaceAnalysis {
   device::Element element_b = device::Element::bf16;
   bool promotes = false;
   bool has_scales = false;
-  bool has_block_scales = false;
 
   // Per step of the program: the first step of the space that makes the same value by the same load
   // or product; itself for others.
@@ -105,11 +104,6 @@ struct SpaceAnalysis {
     std::map<int, uint32_t> known;      // after how many walks
     std::vector<int> loads;             // loads of tiles that walks read
     uint32_t registers = 0;             // of a thread: walks, and what fragments read
-    uint32_t block_maxima = 0;          // of blocks of 64 rows: values of a span
-    // Of one plane of such a step.
-    uint32_t blocks_of(int i) const {
-      return span / static_cast<uint32_t>(layouts.at(i).base_group());
-    }
   };
   Groups groups;
 

@@ -66,9 +66,7 @@ KernelFrame frame(const GemmConfig& c) {
            kLayouts[static_cast<int>(c.layout)], element_text(c.element),
            c.element_b == GemmConfig{}.element_b ? ""
                                                  : ", .element_b = " + element_text(c.element_b),
-           c.promotes ? ", .promotes = true" : "",
-           std::string(c.has_scales ? ", .has_scales = true" : "") +
-               (c.has_block_scales ? ", .has_block_scales = true" : "")}),
+           c.promotes ? ", .promotes = true" : "", c.has_scales ? ", .has_scales = true" : ""}),
       .headers = {"sm90/program_kernel.cuh"},
       .attributes =
           "__launch_bounds__(kThreads, 1)\n"

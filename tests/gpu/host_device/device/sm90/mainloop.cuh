@@ -41,7 +41,7 @@ struct Mainloop {
     std::vector<float> result;
     for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
       const u32 depth = Space::k_blocks(arguments, segment) * kConfig.block_k();
-      const u32 summed = kConfig.has_scales ? kConfig.block_k() / kConfig.sums_of_stage() : depth;
+      const u32 summed = kConfig.has_scales ? kConfig.block_k() : depth;
       const size_t first = kConfig.has_scales ? result.size() : 0;
       result.resize(first + (kConfig.has_scales ? depth / summed : 1) * kTile);
       const std::vector<float> a = operand<kConfig.element>(
@@ -80,13 +80,12 @@ struct Mainloop {
     const std::vector<float>& sums = host_tiles()[state.tile];
     constexpr u32 kTile = kConfig.tile_m * kConfig.tile_n;
     for (u32 block = 0; block < sums.size() / kTile; ++block) {
-      const auto own = scales(block / kConfig.sums_of_stage());
-      const u32 half = block % kConfig.sums_of_stage();
+      const auto own = scales(block);
       for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
         for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
           const u32 row = warpgroup_row + m * kWgmmaM + fragment_row(thread, i);
           float x = sums[block * kTile + row * kConfig.tile_n + fragment_column(thread, i)];
-          if constexpr (kConfig.has_scales) x *= own.of(half, m, i);
+          if constexpr (kConfig.has_scales) x *= own.of(m, i);
           accumulators[m][i] = (block == 0 ? 0.0f : accumulators[m][i]) + x;
         }
       }
