@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of any number of dimensions in float64, row-major: what formulas (coda/formula.h) are
-// about, and what files of arrays hold.
+// Row-major float64 arrays of any rank: the values of formulas (coda/formula.h) and of array files
+// (coda/array_file.h).
 #pragma once
 
 #include <cstdint>

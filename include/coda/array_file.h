@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in files: NumPy's .npz and .safetensors, told apart by their names.
+// Reads and writes arrays in .npz (NumPy) and .safetensors files. The file name decides the format.
 #pragma once
 
 #include <filesystem>
@@ -13,23 +13,24 @@
 
 namespace CODA_API coda {
 
-// The arrays of the file whose names are wanted, without a function all, of any floating or whole
-// type, as float64. What is not wanted is not unpacked. Throws Error for another kind of file, for
-// what is damaged, and for a type or a whole number that float64 does not hold.
+// Reads the arrays whose names `is_wanted` accepts (all of them if it is empty), converted to
+// float64; other arrays are not decompressed. Accepts any floating or integer type. Throws Error
+// for an unknown format, a damaged file, an unsupported type, and an integer that float64 cannot
+// represent.
 Arrays read_arrays(const std::filesystem::path& file,
                    const std::function<bool(const std::string&)>& is_wanted = {});
 
-// Throws Error unless the name is that of a kind of file with arrays.
+// Throws Error unless the file name has an extension of a supported format.
 void require_array_file(const std::filesystem::path& file);
 
 struct ArrayToWrite {
   std::string name;
-  DType dtype = DType::f32;  // rounded to it
+  DType dtype = DType::f32;  // values are rounded to this type
   Array array;
 };
-// The file is replaced as a whole or not at all; its folder is made. NumPy has no bf16 and no 8-bit
-// types: in an .npz those are written as f32, which holds their values. Throws Error, also for an
-// .npz of more than 4 GB.
+// Replaces the file atomically and creates its folder. NumPy has no bf16 and no 8-bit floats, so an
+// .npz stores these as f32, which represents them exactly. Throws Error, also for an .npz of more
+// than 4 GB.
 void write_arrays(const std::filesystem::path& file, std::span<const ArrayToWrite> arrays);
 
 }  // namespace CODA_API coda

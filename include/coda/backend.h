@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backends by name, and what a backend offers: it prepares a Program or an opaque call once for
-// given sizes (lowering, tile shapes, scratch), and runs it many times. A Session does so with a
-// plan.
+// The interface of a backend, and backends by name. A backend prepares a Program or an opaque call
+// once for given sizes (lowering, tile shapes, scratch) and then runs it many times. A Session does
+// this for a whole plan.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,13 @@ class Communicator;  // coda/communicator.h
 class Stream;        // coda/device.h
 struct ProcessPlace;
 
-// Bytes that a backend's kernels read and write, freed with the last copy. On a device the address
-// is the device's: only the backend may use it.
+// Memory that a backend's kernels read and write. It is freed with its last copy. On a GPU this is
+// a device address, which only the backend may dereference.
 using BackendMemory = std::shared_ptr<std::byte>;
 
-// A prepared program or call. run() is not reentrant: one Kernel is run by one thread at a time (it
-// may use many), and on a GPU its runs follow one another, on one stream or on streams that wait.
+// A prepared program or call. run() is not reentrant: only one thread at a time may run a Kernel
+// (which may itself use many threads). On a GPU, runs must be ordered by one stream or by streams
+// that wait for each other.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -37,8 +38,8 @@ class Kernel {
   // assume both.
   virtual void run(std::span<const TensorView> tensors) = 0;
 
-  // Bytes of memory that run() uses while it runs, and that keep nothing from one run to the next:
-  // kernels that never run at once may share it. A kernel that is given none allocates its own.
+  // Bytes of scratch memory that run() uses. Scratch holds nothing between two runs, so kernels
+  // that never run concurrently may share it. A kernel that gets no scratch allocates its own.
   virtual size_t scratch_bytes() const { return 0; }
   virtual void use_scratch([[maybe_unused]] const BackendMemory& memory,
                            [[maybe_unused]] size_t bytes) {}
@@ -48,14 +49,14 @@ class Kernel {
 struct AnnouncedProgram {
   const Program* program = nullptr;
   DimValues sizes;
-  std::vector<int64_t> row_strides = {};  // of its tensors; empty: all are dense
-  bool owns_padding = false;              // nobody reads what lies between those rows
+  std::vector<int64_t> row_strides = {};  // of the program's tensors; empty: all are dense
+  bool owns_padding = false;              // nobody reads the gaps between rows
 };
 
-// Likewise a call of an operation.
+// A call of an operation that is about to be prepared.
 struct AnnouncedCall {
   const OpaqueCall* call = nullptr;
-  std::vector<TensorDecl> tensors;  // of the inputs, then of the outputs
+  std::vector<TensorDecl> tensors;  // the inputs, then the outputs
   DimValues sizes;
 };
 
@@ -64,87 +65,93 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   virtual std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) = 0;
-  // `tensors`: declarations of the inputs, then of the outputs.
+  // `tensors`: declarations of the inputs, then those of the outputs.
   virtual std::unique_ptr<Kernel> prepare(const OpaqueCall& call,
                                           std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) = 0;
 
-  // What the cost model should know of the machine: CompileOptions::rates.
+  // What the cost model has to know about the machine (CompileOptions::rates).
   virtual Rates rates() const;
-  // Bytes of its own that its kernels use while they run, beside Kernel::scratch_bytes: the CPU's
-  // packed operands.
+  // Bytes of the backend's own that its kernels use while they run, in addition to
+  // Kernel::scratch_bytes: the CPU's packed operands.
   virtual int64_t scratch_bytes() const { return 0; }
-  // Before anything is prepared or allocated: bytes that the kernels of a plan will use while they
-  // run, beside the plan's tensors, and bytes that can still be allocated.
+  // workspace_bytes: what the kernels of a plan will use while they run, in addition to the plan's
+  // tensors. free_bytes: what can still be allocated. Both may be called before anything is
+  // prepared or allocated.
   virtual int64_t workspace_bytes(const Plan& plan, const DimValues& sizes);
   virtual int64_t free_bytes();
 
-  // What follows is for backends whose memory, or time, is not the caller's; the defaults are the
-  // host's.
+  // The functions below are for backends that have their own memory or run asynchronously. The
+  // default implementations are for the host.
 
   // Whether the memory of its tensors is the host's.
   virtual bool is_on_host() const { return true; }
-  // Between the host's memory and the backend's, of one type and size; what was run before comes
-  // first, and the copy is there when they return.
+  // Copies between host memory and the backend's; both sides have the same type and size. A copy
+  // starts after earlier work and is complete when the function returns.
   virtual void copy_in(const TensorView& host, const TensorView& own);
   virtual void copy_out(const TensorView& own, const TensorView& host);
-  // All that is run, copied and allocated from now on goes to this stream, which must outlive it;
-  // without, to the default stream. Throws Error where a backend has no streams (the host's).
+  // All later work, copies and allocations use this stream, which must outlive them. Until the
+  // first call they use the default stream. Throws Error if the backend has no streams (on the
+  // host).
   virtual void use_stream(const Stream& stream);
 
-  // Programs and calls that will be prepared next: what compiles may compile all of them at once.
+  // Announces programs and calls that will be prepared next, so that a compiling backend can
+  // compile them in parallel.
   virtual void announce(std::span<const AnnouncedProgram> programs,
                         std::span<const AnnouncedCall> calls);
-  // At least `bytes`, aligned to cache lines; `what` names them in errors: "the saved tensors".
+  // Allocates at least `bytes`, aligned to cache lines. `what` names the memory in error messages,
+  // for example "the saved tensors".
   virtual BackendMemory allocate(size_t bytes, std::string_view what);
-  // Sets every byte of the matrix, after what was run before it.
+  // Sets every byte of the matrix, after earlier work.
   virtual void fill(const TensorView& view, std::byte value);
-  // Waits until all that was run is done.
+  // Waits until all earlier work is done.
   virtual void synchronize() {}
 
-  // What follows lets the host go on while a device works.
+  // The functions below let the host continue while the device works.
 
-  // Memory of the host for the copies below.
+  // Host memory for the asynchronous copies below.
   virtual BackendMemory allocate_on_host(size_t bytes, std::string_view what);
-  // As copy_in and copy_out of dense matrices, in the order of what is run, but they return at
-  // once: `host` lies in memory of allocate_on_host and is left alone until a later mark has been
-  // waited for.
+  // As copy_in and copy_out of dense matrices, in order with other work, but without waiting.
+  // `host` must be memory of allocate_on_host, and must not be touched until a later mark() has
+  // been waited for.
   virtual void start_copy_in(const TensorView& host, const TensorView& own);
   virtual void start_copy_out(const TensorView& own, const TensorView& host);
-  // Copies that go on beside what is run from now on, behind what was run before. What they read
-  // and write is left alone until a call of the result has returned, which waits for them, from
-  // any thread and as often as wanted. It throws Error where a copy has failed.
+  // Starts copies after earlier work; they overlap with later work. Calling the result waits until
+  // the copies are complete; it may be called from any thread and more than once. Until then nobody
+  // may change what the copies read or write. The call throws Error if a copy has failed.
   struct CopyOut {
     TensorView own;   // dense
-    TensorView host;  // dense, of the same type and size, of any memory of the host
+    TensorView host;  // dense, of the same type and size; any host memory
   };
   virtual std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies);
-  // A point in what was run so far: calling it waits until the device has passed it.
+  // Marks the current point in the backend's work. Calling the result waits until the device has
+  // passed that point.
   virtual std::function<void()> mark();
-  // The time of a point in what was run so far, in seconds from some start: calling it waits until
-  // the device has passed it.
+  // As mark(), but the result returns the time at which the device passed that point, in seconds
+  // since an arbitrary start.
   virtual std::function<double()> stamp();
-  // Runs `work` again when it is called, at little cost to the host. `work` runs kernels and fills,
-  // and waits for nothing; it has been run before, with tensors that lie where they lie now.
+  // Returns a function that replays `work` at little cost to the host (on a GPU: a CUDA graph).
+  // `work` may run kernels and fills and must not wait. It must have run before, with its tensors
+  // at the addresses that they have now.
   virtual std::function<void()> record(std::function<void()> work);
 
-  // This process among those that train together, each with a backend of this kind; returns once
-  // all are there. It exchanges tensors of this backend, and the backend must outlive it. On the
-  // host it exchanges over shared memory or Open MPI, on GPUs over NCCL. Throws Error where those
-  // are missing, or a process is.
+  // Joins a group of processes that train together, all with this kind of backend. Returns when all
+  // have joined. The communicator exchanges tensors of this backend, which must outlive it. It uses
+  // shared memory or Open MPI on the host, NCCL on GPUs. Throws Error if these are missing or a
+  // process does not arrive.
   virtual std::unique_ptr<Communicator> join(const ProcessPlace& place);
 };
 
-// How attention runs on a GPU: forward, and backward.
+// How attention runs on a GPU, both forward and backward.
 enum class GpuAttention : uint8_t {
-  repeatable,  // cuDNN, the same bits each time; where there is no cuDNN, the library's own kernel
-  fast,        // cuDNN, whose backward adds the queries' gradient up in any order
-  plain,       // the library's own kernel: repeatable, and slower by tens of times
+  repeatable,  // cuDNN with bitwise repeatable results; without cuDNN: the library's own kernel
+  fast,        // cuDNN with a faster backward, which sums the queries' gradient in varying order
+  plain,       // the library's own kernel: repeatable, but tens of times slower
 };
 
 struct BackendOptions {
-  int threads = 0;  // of the CPU; 0: as many as OpenMP would use
-  int device = -1;  // the GPU's number; -1: of the thread's current CUDA context, else 0
+  int threads = 0;  // of the CPU backend; 0: OpenMP's default
+  int device = -1;  // number of the GPU; -1: that of the thread's current CUDA context, else 0
   GpuAttention attention = GpuAttention::repeatable;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Trainer's state on disk, so that a run that is killed at any moment goes on bitwise from its
-// last checkpoint; and folders of known models as Hugging Face has them. (Weights alone are a file:
-// save_weights.)
+// Saves a Trainer's state to disk, so that a run that is killed at any moment resumes with bitwise
+// the same results from its last checkpoint. Also saves and loads known models in Hugging Face's
+// layout. (To store only weights in a file, use save_weights.)
 #pragma once
 
 #include <filesystem>
@@ -15,31 +15,33 @@
 
 namespace CODA_API coda {
 
-// Writes run_folder/step-000120 (model.safetensors, optimizer.safetensors, run_state.json) whole or
-// not at all, points the link `latest` to it, and removes all but the newest `keep`. Returns its
-// path. Throws Error (a full disk); then all earlier ones stand.
+// Writes run_folder/step-000120 (model.safetensors, optimizer.safetensors, run_state.json)
+// atomically, points the link `latest` to it, and removes all but the newest `keep` checkpoints.
+// Returns the path. Throws Error (for example if the disk is full) and then leaves all earlier
+// checkpoints in place.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, Trainer& trainer,
                                       int keep = 2);
-// Sets the trainer's steps, weights and moments to the newest checkpoint's. false: there is none,
-// or no such folder. Throws Error if it is of other weights.
+// Restores step count, weights and optimizer states from the newest checkpoint. Returns false if
+// there is no checkpoint or no such folder. Throws Error if the checkpoint has other weights.
 bool load_checkpoint(const std::filesystem::path& run_folder, Trainer& trainer);
 
-// config.json and model.safetensors, which transformers loads; weights are stored as the model
-// computes with them (bf16 where they have such copies). The folder is made if it is missing.
+// Writes config.json and model.safetensors, which transformers can load. Weights are stored in the
+// type that the model computes with (bf16 where there are bf16 copies). Creates the folder if it is
+// missing.
 void save_model(const std::filesystem::path& folder, const ModelConfig& config,
                 const Weights& weights);
-// What config.json says. Its weights: load_weights. Throws Error naming what is not supported.
+// Reads config.json; load_weights reads the weights. Throws Error naming what is not supported.
 ModelConfig load_model_config(const std::filesystem::path& folder);
 
-// What who computes with the model of a folder should know, one line each: settings of its
-// config.json that nobody knows, a head that is not tied although config.json says so, tensors that
-// the model leaves out. Throws Error as load_model_config does, or for weights that cannot be read.
+// Warnings about a model folder, one line each: unknown settings in config.json, an untied head
+// although config.json says tied, tensors that the model does not use. Throws Error as
+// load_model_config does, and for weights that cannot be read.
 std::vector<std::string> model_notes(const std::filesystem::path& folder);
-// The same for who trains it: rates of dropout, which training here does not have.
+// Further warnings for training: dropout rates, because this library trains without dropout.
 std::vector<std::string> training_notes(const std::filesystem::path& folder);
 
-// Throws Error, starting with `source`, unless sizes are positive and fit one another. Reading and
-// writing a config.json call it; so does whoever takes sizes from elsewhere.
+// Throws Error, starting with `source`, unless the sizes are positive and consistent. Reading and
+// writing a config.json calls this; code that takes sizes from elsewhere must call it too.
 void check_model_config(const ModelConfig& config, const std::string& source);
 
 }  // namespace CODA_API coda

@@ -23,22 +23,22 @@ struct ComparedTensor {
   double error = 0;     // |stored - wanted| / |wanted|, norms over all elements
   double bound = 0;
   int64_t elements = 0;
-  int64_t differing = 0;    // elements
+  int64_t differing = 0;    // number of elements that differ
   int64_t nan = 0;          // elements that are NaN in both results
   bool may_be_nan = false;  // whether NaN elements are declared as intended; else they are an error
   std::vector<std::string> examples{};  // "[0, 3]: 1.5, wanted 0.5"
-  std::string remark{};                 // what else strikes: other shapes, a constant factor
+  std::string remark{};                 // other observations: different shapes, a constant factor
   bool is_right() const { return differing == 0 && error <= bound && (nan == 0 || may_be_nan); }
 };
 
 struct Comparison {
   std::vector<ComparedTensor> tensors{};
-  std::vector<std::string> left_out{};  // stored, and not compared
-  // Inputs that lost digits when they were stored; scalars that were taken as counts.
+  std::vector<std::string> left_out{};  // tensors that were stored and not compared
+  // Inputs that lost precision when they were stored; scalars that were taken as counts.
   std::vector<std::string> notes{};
   bool is_right() const;
 };
-std::string text(const Comparison& comparison);  // lines, for people
+std::string text(const Comparison& comparison);  // several lines, for people
 
 // Runs the programs in order on random inputs and compares their results with the formula
 // (coda/formula.h). The inputs are drawn from `seed`, each according to its use
@@ -67,10 +67,10 @@ bool says_nan(std::string_view text);
 Comparison compare_with_results(std::span<const Program> programs, const DimValues& sizes,
                                 const Arrays& inputs, const Arrays& results, double bound);
 
-// The sizes that the arrays' shapes give the symbols of the programs' tensors of the same names,
-// beside those that are `known`. A vector may be [N], [N, 1] or [1, N]; a partial is as it lies in
-// memory (TensorKind). Throws Error for shapes that do not fit or contradict one another, for
-// arrays that no program reads, for inputs that are missing, and for sizes that nothing gives.
+// Derives the values of symbols from the shapes of the arrays, which have the names of the
+// programs' tensors; `known` values are added. A vector may be [N], [N, 1] or [1, N]; a partial has
+// its layout in memory (TensorKind). Throws Error for contradictory shapes, for arrays that no
+// program reads, for missing inputs, and for symbols that stay without a value.
 DimValues sizes_of_inputs(std::span<const Program> programs, const Arrays& inputs,
                           const DimValues& known = {});
 

@@ -21,22 +21,22 @@ struct Alternative {
   bool chosen = false;
 };
 
-// A program that loads one parameter of a plan, or a view of some of its columns, and stores inputs
+// A program that loads one parameter of a plan (or a view of some of its columns) and stores inputs
 // of the plan.
 struct ParameterCopy {
-  std::string parameter;  // the whole one
+  std::string parameter;  // the whole parameter, not the view
   Program program;
 };
 
 struct Compiled {
   Plan plan;
   std::vector<Alternative> alternatives;
-  std::vector<float> first_scales{};  // of 8-bit operands, where there are such products
+  std::vector<float> first_scales{};              // of the 8-bit operands; empty if there are none
   std::vector<ParameterCopy> parameter_copies{};  // see CompileOptions::copies_are_given
 };
 
-// Error if an output depends on an input of no given size, or a gradient's input is not an input of
-// the graph.
+// Throws Error if an output depends on an input without a shape, or if a gradient is requested for
+// a value that is not an input of the graph.
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options);
 
 }  // namespace CODA_API coda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors in a GPU's memory, and streams: what a program that runs plans on a GPU holds. CUDA is
-// opened when the first of them is made; Error says what is missing. Work on a stream is done in
-// order; nothing here waits for the GPU unless it says so.
+// Tensors in GPU memory, and streams, for programs that run plans on a GPU. The CUDA libraries are
+// loaded when the first of these objects is made; Error says what is missing. Work on one stream
+// runs in order. No function here waits for the GPU unless its comment says so.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,22 @@ class DeviceMemory;
 
 namespace CODA_API coda {
 
-// Why there is no GPU that kernels can run on; empty: there is one.
+// Why no usable GPU was found; empty if there is one.
 std::string why_no_gpu();
-// Those that this process may use, of any kind; 0 where there is no driver.
+// The number of GPUs that this process may use, of any kind; 0 without a driver.
 int count_gpus();
-// "NVIDIA H200, driver for CUDA 13.0". Throws Error if there is none.
+// For example "NVIDIA H200, driver for CUDA 13.0". Throws Error if there is no GPU.
 std::string describe_gpu();
-// Operations a second of dense bf16 products at the peak, by NVIDIA's data sheets, of a GPU whose
-// description has this name: the SXM modules of H100 and H200 where it says nothing else.
+// Peak dense bf16 operations per second by NVIDIA's data sheets, for a GPU whose description
+// contains this name. H100 and H200 mean the SXM modules unless the name says otherwise.
 double peak_flops(std::string_view gpu);
 
 class Stream {
  public:
-  // A new stream, of the device of the thread's current CUDA context, else of device 0.
+  // A new stream on the device of the thread's current CUDA context, else on device 0.
   static Stream make();
-  // A stream of somebody else (a cudaStream_t or CUstream; null: the default stream), who keeps it.
+  // Wraps an existing stream (a cudaStream_t or CUstream; null: the default stream). The caller
+  // keeps ownership.
   static Stream of(void* handle);
 
   void* handle() const { return handle_.get(); }
@@ -47,22 +48,22 @@ class Stream {
   std::shared_ptr<void> handle_;
 };
 
-// A dense matrix in device memory, not initialised, whose copies do not wait: for programs that
-// order their own streams. (A Tensor of coda/tensor.h is simpler: its copies are done when they
-// return.) Its address is a multiple of 256 bytes.
+// An uninitialised dense matrix in device memory with asynchronous copies, for programs that order
+// their own streams. (The copies of a Tensor, coda/tensor.h, are complete when they return, which
+// is simpler.) The address is a multiple of 256 bytes.
 class DeviceTensor {
  public:
   DeviceTensor() = default;
-  // Valid on `stream` at once, on others when they have waited for it. Throws Error if memory is
-  // exhausted.
+  // Usable on `stream` at once, on other streams after they have waited for `stream`. Throws Error
+  // if memory is exhausted.
   DeviceTensor(DType dtype, int64_t rows, int64_t cols, const Stream& stream);
 
-  // What sessions bind; the address is the device's.
+  // The view that sessions bind; its address is a device address.
   TensorView view() const;
 
-  // `host` has the same type and size, and must stay as it is until the stream is done.
+  // `host` must have the same type and size, and must not change until the copy has run.
   void upload(const TensorView& host, const Stream& stream);
-  // Waits until the copy is there.
+  // Waits until the copy is complete.
   void download(const TensorView& host, const Stream& stream) const;
   void fill_bytes(unsigned char value, const Stream& stream);
 
@@ -73,8 +74,8 @@ class DeviceTensor {
   int64_t cols_ = 0;
 };
 
-// Of a tensor in the GPU's memory that is no DeviceTensor, such as a session's own result. Waits
-// until the copy is there.
+// Copies a tensor in GPU memory that is not a DeviceTensor, such as a session's result. Waits until
+// the copy is complete.
 void download(const TensorView& device, const TensorView& host, const Stream& stream);
 
 }  // namespace CODA_API coda

@@ -33,7 +33,7 @@ class Dim {
   // The size for given symbols; throws Error naming the symbol that has no value, or a size that is
   // not positive.
   int64_t evaluate(const DimValues& values) const;
-  // Half of it, or nothing if a coefficient is odd.
+  // Half the size, or none if a coefficient is odd.
   std::optional<Dim> half() const;
   // "M", "576", "2*I + 4". parse(text()) is the identity.
   std::string text() const;

@@ -10,16 +10,15 @@
 
 namespace CODA_API coda {
 
-// e4m3 and e5m2 are floats of 8 bits: float8.h says what they hold. i32 are indices and numbers of
-// rows. u8 are masks: whole numbers from 0 to 255, of which a mask has 0 and 1 (where() takes any
-// but 0 for true). A value is stored as the nearest, ties to even, what is outside as 0 or 255, NaN
-// as 0.
+// e4m3 and e5m2 are 8-bit floats, see float8.h. i32 holds indices and row numbers. u8 holds masks,
+// integers from 0 to 255: comparisons give 0 or 1, and where() takes any value except 0 as true.
+// Stores to u8 round to nearest even, clamp to [0, 255] and turn NaN into 0.
 enum class DType : uint8_t { f32, bf16, f16, f64, i32, e4m3, e5m2, u8 };
 
 inline constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16,  DType::f64,
                                     DType::i32, DType::e4m3, DType::e5m2, DType::u8};
 
-// What is not has no gradient.
+// Other types have no gradient.
 constexpr bool is_floating(DType type) { return type != DType::i32 && type != DType::u8; }
 
 // Bytes of one element.

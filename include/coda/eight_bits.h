@@ -16,24 +16,26 @@
 
 namespace CODA_API coda {
 
-// The caller binds three or four tensors, fp32 [1, kScaleColumns * n] for n scales
-// (Compiled::first_scales): scale i is in column kScaleColumns * i, so that each is aligned. A
-// Trainer does all of it.
+// The caller binds three or four fp32 tensors [1, kScaleColumns * n] for n scales
+// (Compiled::first_scales). Scale i is in column kScaleColumns * i, which keeps every scale
+// aligned. A Trainer does all of this.
 inline constexpr int64_t kScaleColumns = 16;
-inline constexpr const char* kScales = "eight_bits.scale";        // an operand's values times it
-inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
-inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
-// The same, raised by Compiled::parameter_copies instead; there only where these are.
+inline constexpr const char* kScales = "eight_bits.scale";      // factor for an operand's values
+inline constexpr const char* kInverses = "eight_bits.inverse";  // 1 / scale
+inline constexpr const char* kMagnitudes =
+    "eight_bits.largest";  // each run raises it, starting from 0
+// The same for Compiled::parameter_copies; exists only if there are such copies.
 inline constexpr const char* kParameterMagnitudes = "eight_bits.largest_of_parameters";
 
-// The names that commands and bindings give them (docs/fp8.md), "fp8" first.
+// The names in commands and bindings (docs/fp8.md); the first is "fp8".
 std::vector<std::string> eight_bits_names();
 
-// The recipe of such a name; none for any other.
+// The recipe with this name; none for an unknown name.
 EightBits eight_bits_of(std::string_view name);
 
-// The text of the program that finds the scales of the next step. Its tensors are [1, N], N being
-// kScaleColumns for each scale, but for `sound`, [1, 1]: where that is 0 nothing changes.
+// The text of the program that computes the scales for the next step. Its tensors have
+// kScaleColumns columns per scale, except `sound` [1, 1]: if `sound` is 0, the scales stay as they
+// are.
 const char* next_scales_program();
 
 }  // namespace CODA_API coda

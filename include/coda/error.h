@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two families of errors: Error is the user's mistake (one clear line: the op, the shapes, what
-// to do) and InternalError is ours (an invariant that a pass or a backend promised does not hold).
+// The two families of errors. Error is a user's mistake: one clear line with the op, the shapes and
+// what to do. InternalError is a bug of the library: a violated invariant between passes or
+// backends.
 #pragma once
 
 #include <stdexcept>
@@ -15,7 +16,8 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
-// Memory that is not there: what was asked for, how much, and what takes less.
+// Memory that is not available. The message says what was requested, how much, and which settings
+// need less.
 class MemoryError : public Error {
  public:
   using Error::Error;
@@ -27,15 +29,17 @@ class InternalError : public std::logic_error {
       : std::logic_error("internal error: " + message) {}
 };
 
-// Throws Error(message) unless `condition` holds: for what a caller may get wrong.
+// Throws Error(message) unless `condition` holds: for the caller's mistakes.
 inline void require(bool condition, const std::string& message) {
   if (!condition) throw Error(message);
 }
-inline void require(bool condition, const char* message) {  // no text is made while all is well
+inline void require(bool condition,
+                    const char* message) {  // avoids building a std::string in the normal case
   if (!condition) throw Error(message);
 }
 
-// Throws InternalError(message) unless `condition` holds: for invariants between our own passes.
+// Throws InternalError(message) unless `condition` holds: for invariants between the library's own
+// parts.
 inline void invariant(bool condition, const char* message) {
   if (!condition) throw InternalError(message);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between float and the two 16-bit storage types, bit by bit: to nearest, ties to even;
-// infinities stay, NaN stays NaN (quiet), subnormals are exact. Scalar code for references, files
-// and edges; kernels have their own.
+// Bit-exact conversions between float and the two 16-bit storage types: round to nearest even;
+// infinities stay infinite, NaN becomes a quiet NaN, subnormals are exact. This scalar code is for
+// references, files and edge cases; kernels have their own.
 #pragma once
 
 #include <bit>
@@ -53,8 +53,8 @@ inline uint16_t f16_from_float(float value) {
     const uint32_t up = (rest > half || (rest == half && (kept & 1u))) ? 1u : 0u;
     return static_cast<uint16_t>(sign | (kept + up));
   }
-  // Normal; a carry out of the mantissa moves into the exponent, and past 65504 into infinity, as
-  // it should.
+  // Normal numbers. A carry out of the mantissa correctly increments the exponent; beyond 65504 it
+  // gives infinity.
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between float and the two 8-bit storage types: e4m3 (3 bits of mantissa, up to 448,
-// no infinity, NaN is 0x7f and 0xff) and e5m2 (2 bits, up to 57344, with infinities), of OCP's
-// 8-bit floating point. To nearest, ties to even; what is larger than the largest number, infinity
-// too, becomes the largest, and NaN 0x7f: as a GPU's conversion saturates. Subnormals are exact.
+// Conversions between float and the two 8-bit floats of OCP: e4m3 (3 mantissa bits, up to 448, no
+// infinity, NaN is 0x7f and 0xff) and e5m2 (2 mantissa bits, up to 57344, with infinities). Rounds
+// to nearest even. Values above the largest number, including infinity, saturate to it and NaN
+// becomes 0x7f, as in a GPU's saturating conversion. Subnormals are exact.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace CODA_API coda {
 struct Float8Format {
   int mantissa;     // bits
   int bias;         // of the exponent
-  uint8_t largest;  // the code of the largest number
-  float maximum;    // which it is
+  uint8_t largest;  // code of the largest finite number
+  float maximum;    // that number
 };
 inline constexpr Float8Format kE4m3{.mantissa = 3, .bias = 7, .largest = 0x7e, .maximum = 448};
 inline constexpr Float8Format kE5m2{.mantissa = 2, .bias = 15, .largest = 0x7b, .maximum = 57344};
@@ -46,7 +46,7 @@ inline uint8_t float_to_8_bits(const Float8Format& format, float value) {
   const float magnitude = std::min(std::fabs(value), format.maximum);
   const int own = static_cast<int>(std::bit_cast<uint32_t>(magnitude) >> 23) - 127;
   const int exponent = std::max(own, 1 - format.bias);
-  // In units of the last place: exact, below 2^(mantissa + 1), and a carry moves into the exponent.
+  // In units of the last place, below 2^(mantissa + 1). Exact; a carry moves into the exponent.
   const auto units =
       static_cast<int>(std::nearbyint(std::ldexp(magnitude, format.mantissa - exponent)));
   const int code = ((exponent + format.bias - 1) << format.mantissa) + units;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of NumPy-like text, evaluated in float64: what an author means by a program, in words that
-// are not the program's. docs/checking.md lists what they may say.
+// Evaluates lines of NumPy-like text in float64. A formula says what the author of a program means,
+// independently of the program. docs/checking.md describes the language.
 //
 //     h = x * rsqrt(mean(x ** 2, axis=1, keepdims=True) + 1e-5) * w
 //     out = silu(h @ wg.T) * (h @ wu.T)
@@ -14,10 +14,10 @@
 
 namespace CODA_API coda {
 
-// The values of the names that the lines assign, each the last that it was given. `known` are the
-// arrays that they may read; sizes are scalars there. An assignment hides what was known by that
-// name from the next line on. Throws Error with line, column and the nearest name for what cannot
-// be read, and with the shapes for what does not fit.
+// Returns the final values of all names that the lines assign. The lines may read the arrays in
+// `known`, where sizes are scalars; from the line after its assignment on, an assigned name hides
+// the known array. Throws Error for a syntax error (with line, column and the nearest known name)
+// and for shapes that do not fit (with the shapes).
 Arrays evaluate_formula(std::string_view text, const Arrays& known);
 
 }  // namespace CODA_API coda

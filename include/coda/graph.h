@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Graph: what is computed, as typed static single assignment over [rows, columns] values; a
+// The Graph: a computation in static single assignment form over values of shape [rows, columns]; a
 // unit dimension makes a per-row vector, a per-column vector or a scalar. Nodes are hash-consed
-// (equal nodes are one object), so ids are a topological order and common subexpressions cost
-// nothing. Only primitive operations exist; norms, activations, RoPE and losses are builders that
-// expand into them (coda/builders.h).
+// (equal nodes are one object), so ids are a topological order and common subexpressions are free.
+// Only primitive operations exist; norms, activations, RoPE and losses are builders that expand
+// into primitives (coda/builders.h).
 #pragma once
 
 #include <cstddef>
@@ -30,32 +30,31 @@ enum class Op : uint8_t {
   ones,            // [1, N] of 1
   column_index,    // [1, N]: 0, 1, ..., N - 1
   elementwise,     // fn; operands broadcast along unit dimensions
-  row_sum,         // [M, N] -> [M, 1]; linear, so that passes move factors through it
+  row_sum,         // [M, N] -> [M, 1]; linear: passes may move factors out of it
   col_sum,         // [M, N] -> [1, N]; of a per-row vector: -> [1, 1]
   row_reduce,      // [M, N] -> [M, 1]: another `reduction` of each row
   col_reduce,      // [M, N] -> [1, N]
-  select_column,   // x [M, N], index [M, 1] -> [M, 1]: x[i, index[i]], 0 where the index lies
-                   // outside
+  select_column,  // x [M, N], index [M, 1] -> [M, 1]: x[i, index[i]], 0 for an index outside [0, N)
   matmul,      // operands a0, b0, a1, b1, ...: the sum over segments of op(a)·op(b); see transposes
   split_pair,  // [M, N] -> [M, N/2]: member `which` of each pair, see `group`
-  merge_pairs,     // its inverse
+  merge_pairs,     // the inverse of split_pair
   slice_columns,   // columns [offset, offset + cols)
   concat_columns,  // operands side by side
   repeat_columns,  // the operand `repeat` times, side by side
   gather_rows,     // table [T, N], index [M, 1] -> [M, N]
   group_sum,       // [M, N] -> [M, N/group]: sums of groups of adjacent columns
-  group_repeat,    // [M, G] -> [M, G * group]: its adjoint
+  group_repeat,    // [M, G] -> [M, G * group]: the adjoint of group_sum
   transpose,       // of a vector: [M, 1] <-> [1, M]
-  opaque,          // a call of `name`; its results are read through `result`
+  opaque,          // a call of the operation `name`; `result` nodes read its results
   result,          // result `which` of an opaque call
 };
 inline constexpr int kOpCount = static_cast<int>(Op::result) + 1;
 
 enum class InputKind : uint8_t {
-  activation,  // changes at every run; saving it for the backward costs its bytes
-  parameter,   // may be differentiated; resident anyway
-  table,       // constant data (a RoPE table, positions, token ids): never differentiated, resident
-               // anyway
+  activation,  // changes at every run; saving it for the backward costs memory
+  parameter,   // may be differentiated; always resident
+  table,       // constant data (a RoPE table, positions, token ids): never differentiated, always
+               // resident
 };
 
 struct Transposes {
@@ -73,17 +72,17 @@ struct Node {
   Elementwise fn = Elementwise::add;         // elementwise
   PartialKind reduction = PartialKind::sum;  // row_reduce, col_reduce
   double number = 0;                         // constant
-  Dim dim = 0;  // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
-  // split_pair: member; result: index; matmul, opaque: how often there was an equal one that is not
-  // this (a layer that is run again)
+  Dim dim = 0;  // reciprocal_dim: the size; slice: offset; pairs and groups: columns per group
+  // split_pair: member; result: index; matmul, opaque: number of an otherwise equal node that must
+  // stay a separate node (a recomputed layer)
   int which = 0;
   Dim repeat = 1;                        // repeat_columns
   std::vector<Transposes> transposes{};  // matmul: one a segment
   std::string name{};                    // input, opaque
   InputKind kind = InputKind::activation;
   DType dtype = DType::f32;  // input: the storage type
-  // Of an opaque call: what is called, attributes that are not at their defaults, sizes, the shapes
-  // of the results, and which of them are fp32 whatever the plan stores in.
+  // Of an opaque call: the operation, attributes that differ from their defaults, sizes, the shapes
+  // of the results, and which results are fp32 for any storage type.
   const Operation* operation = nullptr;
   std::map<std::string, double> attributes{};
   std::map<std::string, Dim> sizes{};
@@ -93,7 +92,7 @@ struct Node {
 
 class Graph;
 
-// A pointer to a Graph that stays right when the Graph is moved to another place.
+// A pointer to a Graph that stays valid when the Graph is moved.
 class GraphPointer {
  public:
   GraphPointer() = default;
@@ -109,8 +108,8 @@ class GraphPointer {
   Graph* const* home_ = nullptr;  // where the Graph writes its address when it moves
 };
 
-// A handle of one node. It stays valid when its Graph is moved; a copy of a Graph has values of its
-// own, with the same ids (Graph::value).
+// A handle of a node. It stays valid when its Graph is moved. A copy of a Graph has its own values
+// with the same ids (Graph::value).
 struct Value {
   GraphPointer graph;
   int id = -1;
@@ -120,7 +119,7 @@ struct Value {
 
 using Where = std::source_location;
 
-// A Graph that was moved from may only be assigned to or destroyed. A copy is independent.
+// A moved-from Graph may only be assigned to or destroyed. A copy is independent.
 class Graph {
  public:
   Graph() = default;
@@ -148,9 +147,9 @@ class Graph {
   int size() const { return static_cast<int>(nodes_.size()); }
   const Node& node(int id) const { return nodes_[static_cast<size_t>(id)]; }
   Value value(int id) { return {this, id}; }
-  // The node equal to `node` if there is one, else a new one. Does not simplify and does not check.
+  // The node equal to `node`, made if there is none. Does not simplify or check.
   int intern(Node node);
-  // From now on the node is an input of that name: what it was made from is another matter.
+  // Turns the node into an input of that name and drops its operands.
   void become_input(int id, const std::string& name);
   // The input of that name, or -1.
   int find_input(std::string_view name) const;
@@ -167,28 +166,29 @@ class Graph {
 inline GraphPointer::GraphPointer(const Graph* graph)
     : home_(graph == nullptr ? nullptr : graph->home_.get()) {}
 
-// What stands beside an operator: a value or a number, and the caller's line, which an operator has
-// no argument for. Error for a Value that no graph has made.
+// An operand of an operator: a value or a number, with the caller's source line (an operator has no
+// parameter for it). Error for a default-constructed Value.
 struct ValueOrNumber {
   ValueOrNumber(Value value, Where where = Where::current());   // NOLINT: stands for one
   ValueOrNumber(double number, Where where = Where::current())  // NOLINT: stands for one
       : number(number), where(where) {}
 
-  Value value;  // of no graph: a number
+  Value value;  // without a graph: the operand is the number
   double number = 0;
   Where where;
 };
 
-// Builders. Each checks its operands, which must be values of one graph (Error: the operation, the
-// shapes, the caller's line), and simplifies: constants fold, x + 0, x * 1, split of a merge, slice
-// of a concatenation, r * (1 / r); operands stand in a canonical order.
+// Builders. Each one checks that its operands belong to one graph and have valid shapes (Error
+// names the operation, the shapes and the caller's line). It then simplifies: constants fold, as do
+// x + 0, x * 1, split of a merge, slice of a concatenation, r * (1 / r). Operands of commutative
+// operations get a canonical order.
 Value elementwise(Elementwise fn, std::vector<Value> operands, Where where = Where::current());
 Value add(Value a, Value b, Where where = Where::current());
 Value sub(Value a, Value b, Where where = Where::current());
 Value mul(Value a, Value b, Where where = Where::current());
 Value div(Value a, Value b, Where where = Where::current());
 Value neg(Value a, Where where = Where::current());
-// a where the condition is not 0, else b.
+// `a` where the condition is not 0, else `b`.
 Value select(Value condition, const ValueOrNumber& a, const ValueOrNumber& b,
              Where where = Where::current());
 Value maximum(const ValueOrNumber& a, const ValueOrNumber& b, Where where = Where::current());
@@ -212,12 +212,12 @@ Value gelu_tanh(Value x, Where where = Where::current());  // GPT-2's
 Value row_sum(Value x, Where where = Where::current());
 Value col_sum(Value x, Where where = Where::current());
 Value row_mean(Value x, Where where = Where::current());
-// Any reduction of coda/partial.h. What equals a largest value shares its gradient evenly.
+// Any reduction of coda/partial.h. Elements that share the maximum share its gradient evenly.
 Value row_reduce(Value x, PartialKind kind, Where where = Where::current());
 Value col_reduce(Value x, PartialKind kind, Where where = Where::current());
 Value row_logsumexp(Value x, Where where = Where::current());
-Value row_m2(Value x, Where where = Where::current());  // sum of (x - mean of the row)^2
-// The index of select_column and gather_rows is [M, 1]; an i32 input is the fastest.
+Value row_m2(Value x, Where where = Where::current());  // sum of (x - mean of the row)²
+// The index of select_column and gather_rows is [M, 1]; i32 is fastest.
 Value select_column(Value x, Value index, Where where = Where::current());
 Value group_sum(Value x, const Dim& group, Where where = Where::current());
 Value group_repeat(Value x, const Dim& group, Where where = Where::current());
@@ -229,7 +229,7 @@ struct MatmulOperands {
 };
 // The sum over segments of op(a)·op(b).
 Value matmul(const std::vector<MatmulOperands>& segments, Where where = Where::current());
-// x[M, K] · w[N, K]^T, as torch.nn.Linear; conv1d: x[M, K] · w[K, N], as GPT-2 stores its weights.
+// x[M, K] · w[N, K]^T, as torch.nn.Linear. conv1d: x[M, K] · w[K, N], as GPT-2 stores its weights.
 Value linear(Value x, Value w, Where where = Where::current());
 Value conv1d(Value x, Value w, Where where = Where::current());
 
@@ -241,16 +241,16 @@ Value repeat_columns(Value x, const Dim& repeat, Where where = Where::current())
 Value gather_rows(Value table, Value index, Where where = Where::current());
 Value transpose(Value vector, Where where = Where::current());
 
-// With numbers too: x / 30.0, 1.0 - x. Error if neither operand is a value.
+// Operators also take numbers: x / 30.0, 1.0 - x. Error if neither operand is a value.
 Value operator+(const ValueOrNumber& a, const ValueOrNumber& b);
 Value operator-(const ValueOrNumber& a, const ValueOrNumber& b);
 Value operator*(const ValueOrNumber& a, const ValueOrNumber& b);
 Value operator/(const ValueOrNumber& a, const ValueOrNumber& b);
 Value operator-(const ValueOrNumber& a);
 
-// Whether every element is proven positive: rsqrt, positive constants, products and reciprocals of
-// such. (exp and sigmoid are positive in mathematics but reach 0 in fp32, so nothing may divide by
-// them.)
+// Whether every element is provably positive: rsqrt, positive constants, and products and
+// reciprocals of positive values. (exp and sigmoid do not count: they reach 0 in fp32, so dividing
+// by them is not safe.)
 bool is_positive(const Graph& graph, int id);
 
 }  // namespace CODA_API coda

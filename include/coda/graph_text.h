@@ -22,11 +22,12 @@
 
 namespace CODA_API coda {
 
-// A graph with a name and what is wanted of it.
+// A graph with a name and its requested outputs.
 struct NamedGraph {
   std::string name = "graph";
   Graph graph{};
-  // Values of this graph, in the order of their text. A type that is not written is none here.
+  // Values of this graph in the order of the text. An output without a type in the text has none
+  // here.
   std::vector<NamedValue> outputs{};
 
   NamedGraph() = default;
@@ -36,31 +37,32 @@ struct NamedGraph {
   NamedGraph& operator=(NamedGraph&&) = default;
 };
 
-// The graph of a text. Values are made by the builders of coda/graph.h in the order of the text, so
-// it is the graph that the same calls in C++ or Python make: composite operations (a - b, silu)
-// expand, constants fold, equal values are one. Throws ProgramError with all mistakes of the text,
-// of which `file` is the name there.
+// Parses a graph. Values are made by the builders of coda/graph.h in the order of the text, so the
+// result is the graph that the same calls in C++ or Python make: composite operations (a - b, silu)
+// expand, constants fold, equal values are one node. Throws ProgramError with all mistakes of the
+// text; `file` is its name in messages.
 NamedGraph parse_graph(std::string_view text, std::string_view file = "text");
 
-// All that the outputs are made of. For a graph that builders made, parse_graph(text(g)) has the
-// same nodes in the same order, without those that no output reads; its text is the same.
+// The text of all nodes that the outputs depend on. For a graph that builders made,
+// parse_graph(text(g)) has the same nodes in the same order, without unused ones, and the same
+// text.
 std::string text(const Graph& graph, std::span<const NamedValue> outputs,
                  std::string_view name = "graph");
 inline std::string text(const NamedGraph& named) {
   return text(named.graph, named.outputs, named.name);
 }
 
-// Whether a text begins as one of a graph does, whatever follows; else it may be a program's.
+// Whether the text starts like a graph's; otherwise it may be a program's.
 bool is_graph_text(std::string_view text);
 
-// As format_program (coda/program_format.h), of a graph's text.
+// As format_program (coda/program_format.h), for the text of a graph.
 std::string format_graph(std::string_view text, std::string_view file = "text");
 
-// Of a file. Throws Error naming it; for a wrong text a ProgramError.
+// Reads a graph from a file. Throws Error naming the file, or ProgramError for an invalid text.
 NamedGraph read_graph(const std::filesystem::path& file);
 
-// The same graph with inputs and outputs of other types: `type` gives that of a tensor from the one
-// that it has (of an output without a type: f32).
+// The same graph with other types of inputs and outputs. `type` maps the current type of a tensor
+// to the new one (an output without a type counts as f32).
 using ChangeType = std::function<DType(const std::string& name, const Shape& shape, DType type)>;
 NamedGraph with_types(const NamedGraph& named, const ChangeType& type);
 

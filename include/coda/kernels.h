@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA kernels of a plan on a Hopper GPU, without one: their text, and the cache of compiled
-// kernels filled ahead. A plan of one program is one_step_plan(program).
+// Emits and compiles the CUDA kernels of a plan without needing a GPU: for reading the code, and
+// for filling the kernel cache ahead of a run. For a single program use one_step_plan(program).
 #pragma once
 
 #include <cstdint>
@@ -14,39 +14,39 @@
 namespace CODA_API coda {
 
 struct KernelOptions {
-  uint32_t multiprocessors = 132;      // of the GPU that will run them: H100 and H200 have 132
-  std::string device = "NVIDIA H200";  // its name: an H100 gets other configurations
-  unsigned threads = 0;                // that compile at once; 0: as many as the machine has
+  uint32_t multiprocessors = 132;      // of the target GPU: H100 and H200 have 132
+  std::string device = "NVIDIA H200";  // name of the target GPU: an H100 gets other configurations
+  unsigned threads = 0;                // compiler threads; 0: one per hardware thread
 };
 
 struct KernelText {
-  std::string program;        // whose kernel it is, or the function of an opaque call
-  std::string source;         // CUDA C++ of one kernel; it includes files of device/, nothing else
-  uint32_t grid = 1;          // CTAs
-  uint32_t cluster = 1;       // CTAs of a cluster
-  uint32_t threads = 1;       // of a CTA
-  uint32_t shared_bytes = 0;  // dynamic
-  std::string note;           // that and why a program was split into several kernels, if it was
+  std::string program;        // the program, or the function of an opaque call
+  std::string source;         // CUDA C++ of one kernel; includes only files of device/
+  uint32_t grid = 1;          // number of CTAs
+  uint32_t cluster = 1;       // CTAs per cluster
+  uint32_t threads = 1;       // threads per CTA
+  uint32_t shared_bytes = 0;  // dynamic shared memory
+  std::string note;           // why the program was split into several kernels; empty: it was not
 };
 
-// In the order in which they first run, each text once, for tensors without gaps between rows. With
-// the first choice of each that is not known to spill registers: what the compiler says is in the
-// cache once they were compiled.
-// Throws Error, naming the program, where something does not fit a GPU.
+// The kernels in the order in which they first run, without duplicates, for tensors without gaps
+// between rows. Uses the first choice for each kernel that is not known to spill registers (the
+// cache records spills after compilation). Throws Error, naming the program, if something does not
+// fit a GPU.
 std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
                                      const KernelOptions& options = {});
 
-// How a kernel with products is made: all choices give the same bits.
+// How a kernel with GEMMs is configured. All choices give the same bits.
 struct KernelChoice {
-  std::string program;       // whose kernel it is, or of which part of one that is split
+  std::string program;       // the program, or the part of a split program
   std::string chosen;        // "128x256 cooperative, cluster 2x1, 3 stages"
   std::string chosen_by;     // "tuned at 512x256x128", "the shipped table at ...", "the model"
-  std::string kernel_class;  // docs/configurations.md: with the extents what times are kept under
+  std::string kernel_class;  // docs/configurations.md; times are stored under class and extents
   std::string extents;       // "512x256x128"
-  std::vector<std::string> ranked;  // all choices, the best by the model first
+  std::vector<std::string> ranked;  // all choices, in the cost model's order
 };
 
-// Of the programs that kernels can be made of, in the plan's order.
+// The choices for all programs that compile to GEMM kernels, in the plan's order.
 std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
                                          const KernelOptions& options = {});
 
@@ -55,23 +55,23 @@ struct SizedPlan {
   DimValues sizes;  // of its symbols
 };
 
-// Bytes that the kernels of a plan use beside its tensors while they run, attention by cuDNN
-// included. Needs no GPU. Throws Error as emit_kernels does.
+// Memory that the kernels of a plan use while they run in addition to its tensors, including
+// cuDNN's for attention. Needs no GPU. Throws Error as emit_kernels does.
 int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,
                             const KernelOptions& options = {});
 
 struct Precompiled {
   int64_t kernels = 0;
-  int64_t compiled = 0;              // the others were in the cache
-  int64_t spilled = 0;               // of all: registers spill, and another took their place
-  std::filesystem::path folder;      // of the cache; empty: none, and nothing was kept
+  int64_t compiled = 0;              // the others were cached
+  int64_t spilled = 0;               // kernels that were replaced because they spill registers
+  std::filesystem::path folder;      // of the cache; empty: nothing was cached
   std::string compiler;              // "NVRTC 12.9 at ..."
-  std::vector<std::string> defects;  // what makes a kernel slow (spilled registers), for people
+  std::vector<std::string> defects;  // for people: why a kernel is slow (spilled registers)
 };
 
-// Compiles the plans' kernels, all at once, into the cache, where sessions find them; where
-// registers spill, the next choice too. Needs NVRTC, but no GPU. Throws Error naming what is
-// missing, or as emit_kernels does.
+// Compiles the kernels of all plans in parallel into the cache, where sessions find them. If a
+// kernel spills registers, also compiles the next choice. Needs NVRTC but no GPU. Throws Error
+// naming what is missing, or as emit_kernels does.
 Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions& options = {});
 
 }  // namespace CODA_API coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of programs (docs/program-text.md), from the tables that define them: for editors, and
-// for whoever writes programs from another language and wants to have all of it.
+// The vocabulary of program text (docs/program-text.md), taken from the tables that define it: for
+// editors and for code generators in other languages.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,8 @@
 namespace CODA_API coda {
 
 struct Language {
-  std::vector<std::string_view> functions;   // that give values: gemm, tile, split_pairs, ...
+  std::vector<std::string_view>
+      functions;  // functions that return values: gemm, tile, split_pairs, ...
   std::vector<std::string_view> operations;  // elementwise: add, silu, ...
   std::vector<std::string_view> effects;     // store, row_partial, ...
   std::vector<std::string_view> reductions;  // sum, log_sum_exp, ...

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program computes, in ordinary notation, for a person who wants to know whether it is what
+// Prints what a program computes in ordinary notation, so that a person can check that it is what
 // was meant.
 #pragma once
 
@@ -18,10 +18,10 @@ namespace CODA_API coda {
 //     h1[M, D] = x1 ⊙ w1
 //     x1_squares = row sums of x1²
 //
-// · is the product of matrices, ⊙ that of elements, ᵀ the transposed. A value that is used twice
-// has a line of its own; it goes by the name of the tensor that it is stored in, or by v1, v2, and
-// so on. A partial is named by the whole reduction that it is a part of. The types in which values
-// are stored are left out. Throws Error unless the program is well formed.
+// · is the matrix product, ⊙ the elementwise product, ᵀ the transpose. A value that is used twice
+// has its own line; its name is that of the tensor that stores it, or else v1, v2, and so on. A
+// partial has the name of its whole reduction. Storage types are left out. Throws Error unless the
+// program is well formed.
 std::vector<std::string> mathematics(const Program& program);
 
 }  // namespace CODA_API coda

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of reductions: one row a kind, with its words, what a partial of it holds, its meaning
-// in float64 and its place in a Graph. A program reduces by partials: 64 columns (or rows) of a
-// tile leave one, which are the kind's lanes; a finalizer combines them and takes a result.
+// The table of reductions. Each row describes a kind: its names, the lanes of its partials, its
+// float64 meaning and its form in a Graph. A program reduces in two phases: each 64 columns (or
+// rows) of a tile give one partial, which has one or two lanes; a finalizer combines the partials
+// and computes a result.
 #pragma once
 
 #include <array>
@@ -19,50 +20,51 @@ enum class PartialKind : uint8_t {
   sum,
   max,          // NaN if any value is
   log_sum_exp,  // lanes: max, sum of exp(x - max)
-  mean_m2,      // lanes: mean, M2 = sum of (x - mean)^2; merged as Chan does
-  abs_max,      // the largest |x|, for scales
+  mean_m2,      // lanes: mean, M2 = sum of (x - mean)²; merged by Chan's formula
+  abs_max,      // the largest |x|, for 8-bit scales
 };
 inline constexpr int kPartialKindCount = static_cast<int>(PartialKind::abs_max) + 1;
 
-// Of a kind with two results: both added.
+// For a kind with two results: the sum of both.
 inline constexpr int kBothResults = -1;
 
-// Of a kind with one lane the second number is not used.
+// A kind with one lane ignores the second number.
 using PartialLanes = std::array<double, 2>;
 
 struct PartialInfo {
   PartialKind kind;
   std::string_view name;   // in the text of programs
-  std::string_view label;  // in the names of a plan's tensors: x_lse
-  char letter;             // in the names of classes of programs (docs/configurations.md)
+  std::string_view label;  // in names of a plan's tensors: x_lse
+  char letter;             // in names of program classes (docs/configurations.md)
 
-  // One lane: a fold, which reads each value once and combines partials as it does values.
+  // 1 or 2. A kind with one lane is a plain fold: it combines partials in the same way as values.
   int lanes;
-  std::array<std::string_view, 2> results = {};  // of two lanes: names of what a finalizer takes
-  std::string_view both = {};              // both results added, where that is of use: its name
-  std::optional<Elementwise> finish = {};  // what makes the last lane the last result
-  bool needs_count = false;  // to combine partials one must know how many values each is of
+  std::array<std::string_view, 2> results = {};  // two lanes: names of a finalizer's results
+  std::string_view both = {};                    // name of the sum of both results, if it is useful
+  std::optional<Elementwise> finish = {};        // computes the last result from the last lane
+  bool needs_count = false;  // combining partials needs the number of values in each
 
-  // The meaning, which every backend's code is checked against: of one value, and of two parts that
-  // are of so many values.
+  // The float64 meaning, against which every backend is tested: the partial of one value, and of
+  // two parts with given numbers of values.
   PartialLanes (*of)(double x);
   PartialLanes (*merge)(const PartialLanes& a, double count_a, const PartialLanes& b,
                         double count_b);
 
-  // In a Graph a reduction has one value: a result, or both results added. Expressions (see
-  // coda/elementwise.h) are over a, the values, and where the count is needed b, their mean.
-  int value = 0;                // kBothResults, or the number of the result
-  std::string_view of_one;      // the value of the reduction of one value
-  std::string_view derivative;  // g times that of the value y by each a
-  // y is the of_one of certain values, which share its gradient evenly: g is then the share of one
-  // of them, and the others get none.
+  // In a Graph a reduction has a single value: one result or the sum of both. Expressions
+  // (coda/elementwise.h) use a for the values and, if the count is needed, b for their mean.
+  int value = 0;                // number of the result, or kBothResults
+  std::string_view of_one;      // the reduction of a single value
+  std::string_view derivative;  // g times the derivative of the reduction y by each value a
+  // The result is one of the values (max). Values that equal it share its gradient evenly: g is
+  // then one share, and the other values get 0.
   bool picks = false;
 };
 
 const PartialInfo& info(PartialKind kind);
 std::optional<PartialKind> partial_by_name(std::string_view name);
 
-// The lanes of the partial of some values; result `result` of them (or kBothResults).
+// reduce: the lanes of the partial of some values. result_of: result `result` of them (or
+// kBothResults).
 PartialLanes reduce(PartialKind kind, std::span<const double> values);
 double result_of(PartialKind kind, const PartialLanes& lanes, int result);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Plan: programs and opaque calls in order, for the forward and the backward, with the tensors
-// between them. It is plain data: a backend runs it, a person reads its text.
+// A Plan: the programs and opaque calls of a forward and a backward in order, with the tensors
+// between them. It is plain data: a backend runs it, and it can be printed as text.
 #pragma once
 
 #include <map>
@@ -16,9 +16,9 @@ namespace CODA_API coda {
 
 enum class TensorRole : uint8_t {
   input,      // given by the caller at each run
-  parameter,  // given by the caller; its version decides whether a cached fold is stale
-  output,     // the caller's: forward results and gradients
-  saved,      // made by the forward, read by the backward
+  parameter,  // given by the caller; its version shows whether a cached fold is stale
+  output,     // memory of the caller: forward results and gradients
+  saved,      // written by the forward, read by the backward
   temporary,  // lives inside one phase
 };
 
@@ -26,27 +26,26 @@ enum class TensorRole : uint8_t {
 struct PlanTensor {
   TensorDecl decl;
   TensorRole role = TensorRole::temporary;
-  // A view has no memory of its own: columns [column_offset, column_offset + cols) of `view_of`;
-  // or, if `transposed`, the vector `view_of` read along the other dimension. Its role is that of
-  // what it views.
+  // A view has no memory of its own. It is columns [column_offset, column_offset + cols) of
+  // `view_of` or, if `transposed`, the vector `view_of` with its dimensions swapped. Its role is
+  // that of `view_of`.
   std::string view_of{};
   Dim column_offset = 0;
   bool transposed = false;
-  bool is_table = false;     // an input that is constant data (RoPE tables, ids): resident anyway
-  bool is_upstream = false;  // an input that seeds the backward: of a loss, its scale
-  // Of a temporary that only the steps of one loop see, that loop: it has memory for one chunk.
+  bool is_table = false;     // a constant input (RoPE tables, ids): always resident
+  bool is_upstream = false;  // an input that seeds the backward: the scale of a loss
+  // A temporary used only inside one loop: the index of that loop; it has memory for one block.
   int loop = -1;
 };
 
-// A call of an operation that the compiler does not look into (coda/operation.h): attention, its
-// gradient, a program's own.
+// A call of an operation that the compiler treats as opaque (coda/operation.h): attention, its
+// gradient, a user-defined operation.
 struct OpaqueCall {
   std::string function;  // the operation's name: "attention", "attention_backward", "embedding"
-  std::map<std::string, double>
-      attributes;  // those that are not at the defaults that the operation declares
+  std::map<std::string, double> attributes;  // those that differ from the operation's defaults
   std::map<std::string, Dim>
       sizes;  // attention: "sequence", tokens of one sequence (M is a multiple of it)
-  std::vector<std::string> inputs;  // tensor names: operands, then perhaps what is added to
+  std::vector<std::string> inputs;  // tensor names: operands, then possibly the tensor to add to
   std::vector<std::string> outputs;
 };
 
@@ -57,21 +56,21 @@ struct PlanStep {
   StepRole role = StepRole::gemm;
   std::variant<Program, OpaqueCall> work;
   std::vector<std::string>
-      reasons;    // why each op stands here and what stopped it from standing earlier, for people
-  int loop = -1;  // index into Plan::loops; steps of one loop are consecutive
-  // What runs instead of `work` from a loop's second chunk on, where it differs: a sum over rows is
-  // added to what the first chunk stored.
+      reasons;    // for people: why each op is in this program and not in an earlier one
+  int loop = -1;  // index into Plan::loops; the plan steps of one loop are consecutive
+  // Replaces `work` from a loop's second block on, where it differs: a sum over rows is then added
+  // to the sum of the earlier blocks.
   std::optional<Program> later{};
 };
 
-// A loop over chunks of rows: consecutive steps of one phase that run for one chunk after another,
-// so that what only they see never lies in memory whole. Inside, `symbol` is the number of a
-// chunk's rows: of a tensor with that many rows a step sees the chunk's, of partials along columns
-// those of the chunk.
+// A loop over blocks of rows: consecutive plan steps of one phase that run for one block after
+// another, so that tensors used only inside the loop are never whole in memory. Inside the loop
+// `symbol` is the number of rows of a block. A step sees the block's rows of each tensor with
+// `symbol` rows, and of column partials those of the block.
 struct RowChunks {
   std::string symbol;
-  int64_t rows = 0;  // of a chunk, a multiple of kPartialSpan; the last chunk has what is left
-  std::vector<std::string> sums{};  // sums over all rows, fp32, complete when the loop has ended
+  int64_t rows = 0;  // per block, a multiple of kPartialSpan; the last block has the rest
+  std::vector<std::string> sums{};  // sums over all rows, fp32, complete after the loop
 };
 
 struct Plan {
@@ -79,23 +78,23 @@ struct Plan {
   std::vector<PlanStep> forward;
   std::vector<PlanStep> backward;
   std::vector<RowChunks> loops{};
-  std::vector<std::string> notes{};  // what was asked for and not done, and why, for people
+  std::vector<std::string> notes{};  // for people: requests that were not fulfilled, and why
 
   const PlanTensor& tensor(std::string_view name) const;  // throws Error if there is none
 };
 
-// What a step does with a tensor; of one that is added to, both.
+// How a plan step accesses a tensor: both flags are set for one that it adds to.
 struct StepTensor {
   std::string name;
   bool read = false;
   bool written = false;
 };
 // In the order in which a Kernel takes them: a program's tensors, or a call's inputs and then its
-// outputs (where one name may stand in both).
+// outputs (a name may be in both).
 std::vector<StepTensor> step_tensors(const PlanStep& step);
 
-// A program as a plan of one step, whose tensors are all the caller's: what it stores is an output,
-// the others are inputs.
+// A plan with one program as its only step. All tensors are the caller's: outputs are those that
+// the program stores, the rest are inputs.
 Plan one_step_plan(const Program& program);
 
 }  // namespace CODA_API coda

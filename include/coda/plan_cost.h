@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan costs by the model that chose it, and a plan as text.
+// The predicted cost of a plan, by the same cost model that chose it, and a plan as text.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace CODA_API coda {
 
-// What one step of a plan costs by the model.
+// The predicted cost of one plan step.
 struct StepCost {
   double flops = 0;
   double bytes = 0;    // moved through memory: loads, stores, partials
@@ -19,9 +19,9 @@ struct StepCost {
 StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
                  const Rates& rates);
 double saved_bytes(const Plan& plan,
-                   const DimValues& sizes);  // activations and inputs kept for the backward
+                   const DimValues& sizes);  // activations and inputs saved for the backward
 
-// The plan as text that a person reads: tensors, programs, bytes, predicted time, reasons.
+// The plan as readable text: tensors, programs, bytes, predicted time, reasons.
 std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates);
 
 }  // namespace CODA_API coda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step does when: Trainer::profile.
+// The timeline of a training step (Trainer::profile).
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace CODA_API coda {
 
-// What is on one track never overlaps.
+// Events of one track never overlap.
 enum class ProfileTrack : uint8_t {
-  compute,    // programs and calls of the plan and of the update, by their names
-  transfers,  // copies between the host and a GPU, and what processes exchange
-  host,       // what the host does meanwhile
+  compute,    // programs and calls of the plan and the update, by name
+  transfers,  // copies between host and GPU, and exchanges between processes
+  host,       // work of the host
 };
 
 struct ProfileEvent {
@@ -25,9 +25,9 @@ struct ProfileEvent {
   double seconds = 0;
 };
 
-// As chrome://tracing and ui.perfetto.dev read it. `title` names the process.
+// JSON for chrome://tracing and ui.perfetto.dev. `title` names the process.
 std::string chrome_trace(const std::vector<ProfileEvent>& events, const std::string& title);
-// The same as a file, written as a whole or not at all.
+// Writes the same JSON to a file atomically.
 void write_chrome_trace(const std::filesystem::path& file, const std::vector<ProfileEvent>& events,
                         const std::string& title);
 

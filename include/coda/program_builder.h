@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a Program in C++, as its text would be: values are light handles with arithmetic, tensors
-// are named, with shape and type where they are first used ("x[M, K]:bf16"). Mistakes are Errors
-// that name the line of the call.
+// Builds a Program in C++ in the style of its text. Values are light handles with arithmetic.
+// Tensors are names, with shape and type where they are first used ("x[M, K]:bf16"). A mistake
+// throws Error with the line of the call.
 //
 //     ProgramBuilder p("rmsnorm_swiglu");
 //     auto acc = p.gemm("x[M, K]", "w[2*I, K]");
@@ -25,10 +25,10 @@
 
 namespace CODA_API coda {
 
-// Which columns of a value are pairs.
+// Which columns of a value form pairs.
 struct Pairs {
-  std::optional<Dim> group;  // within each `group` columns the first half pairs with the second;
-                             // none: within the row
+  std::optional<Dim>
+      group;  // in each `group` columns the first half pairs with the second; none: in the row
 
   static const Pairs interleaved;   // columns 2j and 2j + 1
   static const Pairs concatenated;  // columns j and N/2 + j
@@ -41,7 +41,7 @@ inline const Pairs Pairs::concatenated{};
 
 class ProgramBuilder;
 
-// A value of a program that is being built: a tile, a vector or a scalar. Valid as long as its
+// A value of a program under construction: a tile, a vector or a scalar. Valid as long as its
 // builder.
 class TileValue {
  public:
@@ -55,21 +55,21 @@ class TileValue {
   int step_;
 };
 
-// What stands beside an operator: a value or a number, and the line.
+// An operand of an operator: a value or a number, with the caller's source line.
 struct Operand {
   Operand(TileValue value, std::source_location where = std::source_location::current())  // NOLINT
       : builder(value.builder_), step(value.step_), where(where) {}
   Operand(double number, std::source_location where = std::source_location::current())  // NOLINT
       : number(number), where(where) {}
-  ProgramBuilder* builder = nullptr;  // none: a number
+  ProgramBuilder* builder = nullptr;  // null: a number
   int step = -1;
   double number = 0;
   std::source_location where;
 };
 
-// One K segment of a gemm. The contraction is the dimension that a and b share; where they share
-// more than one, `layout` says which is meant: nn, nt, tn or tt (t: stored transposed). An operand
-// in 8 bits may have scales, as in text: "scaled(x[M, 128*B]:e4m3, x_scales[M, B])".
+// One K segment of a GEMM. The contraction is the dimension that a and b share. If they share more
+// than one, `layout` decides: nn, nt, tn or tt (t: stored transposed). An 8-bit operand may have
+// scales, as in program text: "scaled(x[M, 128*B]:e4m3, x_scales[M, B])".
 struct Segment {
   std::string_view a;
   std::string_view b;
@@ -85,30 +85,30 @@ class ProgramBuilder {
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
 
-  // Two tensors without shapes that were not named before are x[M, K] and w[N, K].
+  // Names without shapes that were not used before are taken as x[M, K] and w[N, K].
   TileValue gemm(std::string_view a, std::string_view b, std::string_view layout = "",
                  Where where = Where::current());
   TileValue gemm(std::initializer_list<Segment> segments, Where where = Where::current());
 
   struct TileOptions {
     std::string_view rows = "";  // an i32 tensor: row i of the tile is row rows[i]
-    Dim repeat = 1;              // of the stored columns, side by side
+    Dim repeat = 1;              // of the stored columns
   };
   TileValue load_tile(std::string_view tensor, Where where = Where::current());
   TileValue load_tile(std::string_view tensor, TileOptions options, Where where = Where::current());
   TileValue load_per_row(std::string_view tensor, Where where = Where::current());
   TileValue load_per_column(std::string_view tensor, Where where = Where::current());
-  // The vector `repeat` times, side by side: a weight of each head.
+  // The vector repeated `repeat` times along columns: a weight for each head.
   TileValue load_per_column(std::string_view tensor, const Dim& repeat,
                             Where where = Where::current());
   TileValue load_scalar(std::string_view tensor, Where where = Where::current());
   TileValue constant(double number, Where where = Where::current());
-  // The value of a size, as a number.
+  // The value of a size.
   TileValue size(const Dim& size, Where where = Where::current());
   TileValue column_index(std::optional<Dim> columns = std::nullopt, Where where = Where::current());
 
   TileValue elementwise(Elementwise op, std::initializer_list<Operand> operands);
-  // A member that is not used costs nothing.
+  // An unused member costs nothing.
   std::pair<TileValue, TileValue> split_pairs(TileValue value, const Pairs& pairs,
                                               Where where = Where::current());
   TileValue merge_pairs(TileValue first, TileValue second, const Pairs& pairs,
@@ -119,8 +119,8 @@ class ProgramBuilder {
   TileValue repeat_group(TileValue value, Dim group, Where where = Where::current());
   TileValue select_column(TileValue value, TileValue index, Where where = Where::current());
 
-  // Finalizers. `lane` picks the result of a two-lane kind, see steps::Combine; kBothResults: both
-  // added.
+  // Finalizers. `lane` selects the result of a kind with two lanes (steps::Combine); kBothResults:
+  // their sum.
   TileValue combine_rows(std::string_view tensor, PartialKind kind, int lane = 0,
                          Where where = Where::current());
   TileValue combine_columns(std::string_view tensor, PartialKind kind, int lane = 0,
@@ -128,7 +128,7 @@ class ProgramBuilder {
   TileValue reduce_vector(TileValue value, Where where = Where::current());
   TileValue transpose_vector(TileValue value, Where where = Where::current());
 
-  // Tensors that steps read, before or behind this, and that have no gradient.
+  // Declares that tensors, used before or after this call, are only read and have no gradient.
   void constants(std::initializer_list<std::string_view> tensors);
 
   void store(std::string_view tensor, TileValue value, Where where = Where::current());
@@ -139,8 +139,8 @@ class ProgramBuilder {
   void column_partial(std::string_view tensor, PartialKind kind, TileValue value,
                       Where where = Where::current());
 
-  // The verified program. Steps stand where their first use needs them, operands from left to
-  // right.
+  // The verified program. Steps are in the order in which their first uses need them, operands from
+  // left to right.
   Program build();
 
  private:
@@ -168,7 +168,7 @@ TileValue equal(const Operand& a, const Operand& b);  // 1 or 0
 TileValue less(const Operand& a, const Operand& b);   // 1 or 0
 TileValue less_equal(const Operand& a, const Operand& b);
 TileValue not_equal(const Operand& a, const Operand& b);
-TileValue operator<(const Operand& a, const Operand& b);  // comparisons, as in text
+TileValue operator<(const Operand& a, const Operand& b);  // comparisons, as in program text
 TileValue operator<=(const Operand& a, const Operand& b);
 TileValue operator>(const Operand& a, const Operand& b);
 TileValue operator>=(const Operand& a, const Operand& b);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with the text of a program, as a compiler says it: each mistake with its place, the
+// Errors in program text, reported as a compiler does: each mistake with its position, the source
 // line and a mark below it.
 #pragma once
 
@@ -14,19 +14,19 @@
 namespace CODA_API coda {
 
 struct Diagnostic {
-  int64_t line = 1;  // from 1, as the column, which counts bytes
+  int64_t line = 1;  // starts at 1; columns count bytes and start at 1
   int64_t column = 1;
   std::string message;  // what is wrong, what was expected, what to do
-  std::string shown;    // the line, and below it the mark
+  std::string shown;    // the source line, with a mark below it
 };
 
-// All mistakes that were found in a text, in the order of their places. what() has them as
+// All mistakes of a text, in the order of their positions. what() has the form
 //
 //     mine.coda:3:20: error: 'r' has no value; a tensor is read by tile(r), per_row(r), ...
 //         store(out, acc * r)
 //                          ^
 //
-// and ends without a line end. A line of it holds no unprintable character of the text.
+// It has no final newline. Unprintable characters of the text are escaped.
 class ProgramError : public Error {
  public:
   ProgramError(std::string_view file, std::vector<Diagnostic> mistakes);

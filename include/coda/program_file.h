@@ -13,8 +13,8 @@
 
 namespace CODA_API coda {
 
-// Parses the programs of a text in order; there must be at least one. Throws a ProgramError that
-// lists all mistakes.
+// Parses the programs of a text in order. Throws a ProgramError with all mistakes, and for a text
+// without a program.
 std::vector<Program> parse_programs(std::string_view text, std::string_view file = "text");
 
 // Parse and verify a file; read_program requires a file with exactly one program. Throw Error
@@ -22,10 +22,10 @@ std::vector<Program> parse_programs(std::string_view text, std::string_view file
 std::vector<Program> read_programs(const std::filesystem::path& file);
 Program read_program(const std::filesystem::path& file);
 
-// As it is written, whether it is right or not. Throws Error naming the file.
+// The unparsed text of a file. Throws Error naming the file.
 std::string read_program_text(const std::filesystem::path& file);
 
-// The file is replaced as a whole or not at all; its folder is made. Throws Error.
+// Replaces the file atomically and creates its folder. Throws Error.
 void write_program(const std::filesystem::path& file, const Program& program);
 void write_program_text(const std::filesystem::path& file, std::string_view text);
 

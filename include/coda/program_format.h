@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one layout of program text: what a person wrote, with every space and line break where all
-// programs have them.
+// Formats program text in the one standard layout.
 #pragma once
 
 #include <string>
@@ -10,10 +9,10 @@
 
 namespace CODA_API coda {
 
-// The same program, statement by statement, with its comments. A statement stands on a line of its
-// own, two spaces in; one of more than 100 columns is broken behind commas and operators. A comment
-// inside of a statement goes above it; of blank lines one stays. The layout of a layout is itself.
-// Throws ProgramError for a text that is no program; `file` is its name there.
+// The same program, statement by statement, with its comments. Each statement is on its own line,
+// indented by two spaces; one of more than 100 columns is broken after commas and operators. A
+// comment inside a statement moves above it. Several blank lines become one. Formatting is
+// idempotent. Throws ProgramError for an invalid text; `file` is its name in messages.
 std::string format_program(std::string_view text, std::string_view file = "text");
 
 }  // namespace CODA_API coda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backward makes again rather than read it, by the names of `--recompute`
+// What the backward recomputes instead of reading it, by the names of `--recompute`
 // (docs/memory.md).
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace CODA_API coda {
 
-// Two of CompileOptions' fields.
+// The corresponding fields of CompileOptions.
 struct Recompute {
   Objective objective = Objective::memory;
   int layers_run_again = 0;
 };
 
-// "none": what can be read faster is saved; "norms": all that takes no product is made again;
-// "layer": so is a layer's forward; "layer:8": that of the first 8 layers. Throws Error for another
-// name.
+// "none": save what is faster to read than to recompute; "norms": recompute everything that needs
+// no GEMM; "layer": also recompute each layer's forward; "layer:8": only that of the first 8
+// layers. Throws Error for another name.
 Recompute recompute_of(std::string_view name);
 
 }  // namespace CODA_API coda

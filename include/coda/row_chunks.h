@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loops over row chunks of a plan (RowChunks in coda/plan.h) do at given sizes, for
-// people.
+// Describes the loops over row blocks of a plan (RowChunks in coda/plan.h) at given sizes.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +10,11 @@
 
 namespace CODA_API coda {
 
-// Rows of all chunks but the last, at least 1; how many chunks.
+// The rows of each block except the last, at least 1, and the number of blocks.
 int64_t rows_of_chunk(const RowChunks& loop, const DimValues& sizes);
 int64_t chunks_of(const RowChunks& loop, const DimValues& sizes);
 
-// Of what only the steps of a loop see: for all rows at once, and for one chunk.
+// Memory of the tensors that are used only inside a loop: for all rows at once, and for one block.
 struct ChunkBytes {
   double whole = 0;
   double chunk = 0;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a training run: its checkpoints, of which the last good one survives a crash at any
-// moment. In the run's folder:
+// The folder of a training run. It holds checkpoints such that the last complete one survives a
+// crash at any moment:
 //
-//   step-000120/  a complete Hugging Face checkpoint (config.json, model.safetensors), which
-//   transformers loads as it is,
-//                 with optimizer.safetensors and run_state.json beside them; of a graph that is no
-//                 known model there is no config.json
-//   step-000100/  the one before it; older ones are removed
-//   latest        a symbolic link to the newest, for people and for transformers; nothing here
-//   depends on it
+//     step-000120/  a complete Hugging Face checkpoint (config.json, model.safetensors) that
+//                   transformers can load, with optimizer.safetensors and run_state.json beside
+//                   them; without config.json if the graph is not a known model
+//     step-000100/  the previous one; older ones are removed
+//     latest        a symbolic link to the newest, for people and transformers; this library
+//                   does not depend on it
 //
-// A checkpoint is written into step-000120.tmp, each file synced, and gets its name by one rename:
-// what has the name is complete. Anything named *.tmp is debris of a crash, is never read, and is
-// removed when a run starts and at the next save.
+// A checkpoint is written into step-000120.tmp, each file is synced, and one rename gives the
+// folder its final name. So a folder with a final name is complete. Anything named *.tmp is left
+// over from a crash: it is never read, and it is removed at the start of a run and at the next
+// save.
 #pragma once
 
 #include <cstdint>
@@ -44,19 +44,20 @@ struct RunState {
   friend bool operator==(const RunState&, const RunState&) = default;
 };
 
-// What Hugging Face keeps beside a model's weights, and what a run that starts from such a folder
-// hands on to its checkpoints: else a tuned model would lose its tokenizer.
+// The other files of a Hugging Face folder. A run that starts from such a folder copies them into
+// its checkpoints, so that a fine-tuned model keeps its tokenizer.
 struct ModelFiles {
-  std::string config;                         // config.json's text; empty: none
-  std::map<std::string, std::string> others;  // tokenizer, generation config, chat template: bytes
+  std::string config;  // text of config.json; empty: none
+  std::map<std::string, std::string>
+      others;  // by name: tokenizer, generation config, chat template
 };
-// Of a model's or a checkpoint's folder; what has another name is left there. Throws Error for a
-// file that cannot be read, or is larger than 256 MiB.
+// Reads these files from a model's or checkpoint's folder and ignores other files. Throws Error for
+// a file that cannot be read or is larger than 256 MiB.
 ModelFiles model_files_of(const std::filesystem::path& folder);
 
-// As save_checkpoint of coda/checkpoint.h, of a known model and with the state of its run;
-// state.step is the trainer's. config.json is that of `files` but for the type of the weights; if
-// there is none, it says what `config` does.
+// As save_checkpoint of coda/checkpoint.h, for a known model, with the state of its run; state.step
+// must be the trainer's. config.json is that of `files` with the type of the weights updated;
+// without one it is written from `config`.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const ModelConfig& config, Trainer& trainer,
                                       const RunState& state, const ModelFiles& files = {},
@@ -74,17 +75,18 @@ std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::
                                                          const ModelFiles& files = {},
                                                          int keep = 2);
 
-// Removes what a write that was killed has left. The caller has a RunLock.
+// Removes files of an interrupted write. The caller must hold a RunLock.
 void remove_debris(const std::filesystem::path& run_folder);
 
-// The complete checkpoint with the most steps; nothing if there is none (or no such folder).
+// The complete checkpoint with the most steps; none if there is no checkpoint or no such folder.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run_folder);
 
-// The folder to read a model from, given any of a Hugging Face folder, a checkpoint's or a run's:
-// itself if it has a config.json, else its newest checkpoint. Throws Error if it has neither.
+// Finds the folder with a model, given a Hugging Face folder, a checkpoint or a run folder: the
+// folder itself if it has a config.json, else its newest checkpoint. Throws Error if it has
+// neither.
 std::filesystem::path find_model_folder(const std::filesystem::path& folder);
 
-// Throws Error if it is damaged or of another step than the folder's name says.
+// Throws Error if the file is damaged or its step differs from the one in the folder's name.
 RunState load_run_state(const std::filesystem::path& checkpoint);
 
 // Sets the trainer to exactly the saved state and returns the state of the run. Throws Error if the
@@ -92,16 +94,16 @@ RunState load_run_state(const std::filesystem::path& checkpoint);
 // --dtype).
 RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer);
 
-// Throws Error unless all weights of the model are in the folder in their shapes. Nothing is made
-// in the model's sizes: those are a config.json's, which may ask for more than any file holds.
+// Throws Error unless the folder has all weights of the model with the right shapes. Allocates
+// nothing by the sizes in config.json, which may be larger than any file.
 void require_weights(const std::filesystem::path& model_folder, const ModelConfig& config);
 
-// One run at a time in a run's folder. The lock is the kernel's, on the folder itself: nothing is
-// left behind by a run that is killed.
+// Ensures that only one run at a time uses a run folder. It is a kernel lock on the folder itself,
+// so a killed run leaves nothing behind.
 class RunLock {
  public:
-  // Makes the folder if it is missing. Error if another process, or another RunLock, holds it. File
-  // systems that cannot lock a folder go without.
+  // Creates the folder if it is missing. Throws Error if another process or RunLock holds the lock.
+  // On file systems without folder locks there is no protection.
   explicit RunLock(const std::filesystem::path& run_folder);
   ~RunLock();
   RunLock(const RunLock&) = delete;

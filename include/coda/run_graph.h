@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles graphs that were read (coda/graph_text.h), runs their plans on given arrays and holds
-// them against float64: what `coda run` and `coda check` do with a graph.
+// Compiles graphs from text (coda/graph_text.h), runs their plans on given arrays and compares them
+// with float64. Used by `coda run` and `coda check`.
 #pragma once
 
 #include <set>
@@ -13,27 +13,27 @@
 
 namespace CODA_API coda {
 
-// Symbols of its values' shapes and of what operations are called with, as far as outputs reach.
+// The symbols in the shapes of values and in the sizes of calls that outputs depend on.
 std::set<std::string> symbols_of(const NamedGraph& named);
 
-// The sizes that the arrays' shapes give the symbols, as those of programs (coda/compare.h). Throws
-// Error as that does, and for a size that no input has (the tokens of a sequence) and that is not
-// `known`.
+// Derives the values of symbols from the shapes of the arrays, as for programs (coda/compare.h).
+// Throws Error in the same cases, and for a symbol that no input has (the tokens of a sequence)
+// unless it is in `known`.
 DimValues sizes_of_inputs(const NamedGraph& named, const Arrays& inputs,
                           const DimValues& known = {});
 
-// What the graph stores, by the plan that is compiled for the backend. Throws Error for an index
-// outside of what it indexes, and where the backend does not take the plan.
+// Compiles the graph for the backend and runs it. Returns the stored tensors. Throws Error for an
+// index out of range, and if the backend rejects the plan.
 RunResult run_graph(const NamedGraph& named, const DimValues& sizes, const Arrays& inputs,
                     Backend& backend);
 
-// The compiled plan on random inputs against the graph in float64: its programs in float64
-// ("plan"), then the backends. `bound` is the error that evaluations with random errors of fp32
-// predict, and that rounding to the stored type makes. Throws Error as check_program.
+// Compares the compiled plan with the graph in float64 on random inputs: first the plan's programs
+// in float64 ("plan"), then on the backends. `bound` is the error that evaluations with random fp32
+// perturbations and rounding to the stored type predict. Throws Error as check_program.
 CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
                         const CheckOptions& options = {});
 
-// The derived backward against finite differences, as check_backward of programs.
+// Compares the derived backward with finite differences, as check_backward for programs.
 BackwardReport check_backward(const NamedGraph& named, const DimValues& sizes, uint64_t seed = 1);
 
 }  // namespace CODA_API coda

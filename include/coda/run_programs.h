@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs programs one behind the other on given arrays: what `coda run` does.
+// Runs programs one after another on given arrays, for `coda run`.
 //
 //     const Arrays inputs = read_arrays("x.npz");
 //     const DimValues sizes = sizes_of_inputs(programs, inputs);
@@ -19,15 +19,15 @@
 namespace CODA_API coda {
 
 struct RunResult {
-  // All that the programs store, with its type: a matrix [M, N], a vector [M], a scalar []; a
-  // partial as it lies in memory (TensorKind).
+  // All tensors that the programs store, with their types: a matrix [M, N], a vector [M], a scalar
+  // []; a partial in its memory layout (TensorKind).
   std::vector<ArrayToWrite> results{};
-  std::vector<std::string> notes{};  // inputs that lost digits when they were stored
+  std::vector<std::string> notes{};  // inputs that lost precision when they were stored
 };
 
-// `sizes` and the inputs' shapes are those of sizes_of_inputs. Throws Error for an index outside
-// of what it indexes, for what is no whole number in an i32 tensor, and where the backend does not
-// take a program.
+// `sizes` and the shapes of the inputs must be those of sizes_of_inputs. Throws Error for an index
+// out of range, for a value of an i32 tensor that is not an integer, and if the backend rejects a
+// program.
 RunResult run_programs(std::span<const Program> programs, const DimValues& sizes,
                        const Arrays& inputs, Backend& backend);
 

@@ -19,8 +19,8 @@ struct LearningSchedule {
 // Throws Error unless 0 <= floor <= peak, both finite, and 0 <= warmup_steps <= total_steps.
 void check_schedule(const LearningSchedule& schedule);
 
-// The rate of step 0, 1, ...: peak * (step + 1) / warmup_steps in the warm-up, peak right after it,
-// floor from total_steps.
+// The rate of step 0, 1, ...: peak * (step + 1) / warmup_steps during warm-up, then the cosine from
+// peak; floor from total_steps on.
 double learning_rate(const LearningSchedule& schedule, int64_t step);
 
 }  // namespace CODA_API coda

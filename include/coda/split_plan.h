@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two phases of a plan as two plans, for who keeps what the forward saves himself: a framework
-// with its own memory and its own tape, in which several forwards may come before a backward.
+// Splits a plan into two plans, one for each phase, for callers that keep saved tensors themselves:
+// a framework with its own memory and its own tape, which may run several forwards before a
+// backward.
 #pragma once
 
 #include "coda/api.h"
@@ -8,18 +9,18 @@
 
 namespace CODA_API coda {
 
-// Both have all of their steps in Plan::forward and no backward. What the forward saves is an
-// output of the first and an input of the second, under one name; results of the forward that the
-// backward reads are inputs of the second too. A gradient that the forward begins and the backward
-// completes in place is an output of both, which the second reads before it writes it.
+// In both plans all steps are in Plan::forward. Saved tensors are outputs of the first plan and
+// inputs of the second under the same name; so are results of the forward that the backward reads.
+// A gradient that the forward begins and the backward completes in place is an output of both
+// plans; the second one reads it before it writes it.
 struct SplitPlan {
   Plan forward;
   Plan backward;
 };
 SplitPlan split_phases(const Plan& plan);
 
-// Forward and backward as the one phase of a plan, for who wants the gradients when he runs the
-// forward: nothing is saved between the two.
+// Joins forward and backward into one phase, for callers that always want the gradients: nothing is
+// saved in between.
 Plan in_one_phase(const Plan& plan);
 
 }  // namespace CODA_API coda

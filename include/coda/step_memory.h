@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a training step takes, known from its plan before any of it is allocated.
+// Predicts the memory of a training step from its plan, before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct MemoryUse {
 };
 
 struct StepMemory {
-  std::vector<MemoryUse> uses;  // of the backend's memory: on a GPU, of the GPU's
+  std::vector<MemoryUse> uses;  // of the backend's memory (on a GPU: of the GPU's)
 
   int64_t bytes() const;
   // "5.31 GB: weights 1.24 GB, ...".
   std::string text() const;
 };
 
-// Where a step runs, as far as its memory depends on it.
+// Properties of the place where a training step runs that affect its memory.
 struct StepPlace {
   bool is_on_host = true;
   int processes = 1;      // number of processes that share the optimizer's state
@@ -44,22 +44,24 @@ StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
 // memory that kernels themselves need on a GPU (code, CUDA graphs, NCCL's buffers) is not known in
 // advance and not counted.
 StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const StepPlace& place);
-// As a ModelTrainer takes it, and besides what the loss on other texts takes between steps
-// (ModelTask::losses) if it is asked for.
+// For a ModelTrainer. `evaluates`: includes the memory for evaluating losses between training steps
+// (ModelTask::losses).
 StepMemory step_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates);
 
-// The same. Throws MemoryError unless that is there: settings.memory_limit, or what the backend has
-// free. The message says what takes how much, and which settings would fit; nothing is allocated.
+// The same, but throws MemoryError if it exceeds settings.memory_limit or, without a limit, what
+// the backend has free. The message lists the uses of memory and settings that would fit. Nothing
+// is allocated.
 StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates);
-// The same, with the step as it was compiled for that: a ModelTrainer runs it.
+// The same, and returns the training step that was compiled for it; a ModelTrainer can run it.
 struct FittingStep {
   ModelStep step;
   StepMemory memory;
 };
 FittingStep fitting_step(const ModelTrainSettings& settings, Backend& backend, bool evaluates);
 
-// Settings of a step over the same sequences that take no more than `bytes`: "--batch 4 with
-// --accumulate 8 (3.1 GB), or --recompute layer (5.2 GB)"; or that none was found.
+// Settings for a training step over the same sequences that need at most `bytes`, as text: "--batch
+// 4 with --accumulate 8 (3.1 GB), or --recompute layer (5.2 GB)"; or a text saying that none was
+// found.
 std::string what_fits(const ModelTrainSettings& settings, Backend& backend, bool evaluates,
                       int64_t bytes);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine as the library sees it: for reports, and for whoever wonders why something is slow.
+// Describes the machine as the library sees it, for bug reports and for finding out why something
+// is slow.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ struct SystemFact {
   std::string name;  // "processor", "gpu driver"
   std::variant<int64_t, std::string> value;
 };
-// Version, processor, memory, backends, libraries, GPU, compilers, the cache of kernels. What there
-// is not says "none" and why; throws nothing of that.
+// Version, processor, memory, backends, libraries, GPU, compilers, kernel cache. A missing part has
+// the value "none" and the reason; it does not throw.
 std::vector<SystemFact> system_info();
 
 }  // namespace CODA_API coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row-major matrices in memory: a view of memory that someone else owns, and a tensor that owns its
-// memory, on the host or where a backend has it. Vectors are matrices of one row or one column.
+// Row-major matrices in memory: TensorView does not own its memory; Tensor does, on the host or in
+// the backend's memory. Vectors are matrices of one row or one column.
 #pragma once
 
 #include <cstddef>
@@ -34,15 +34,15 @@ inline TensorView dense_view(void* data, DType dtype, int64_t rows, int64_t cols
   return {data, dtype, rows, cols, cols};
 }
 
-// Copies of a Tensor are the same memory, which is freed with the last of them. A backend that is
-// named must outlive the tensor.
+// Copies of a Tensor share memory, which is freed with the last copy. The backend must outlive the
+// tensor.
 class Tensor {
  public:
   Tensor() = default;  // no memory, [0, 0]
-  // Zeros, without gaps between rows. Throws Error unless both sizes are positive.
+  // Zero-initialised, without gaps between rows. Throws Error unless both sizes are positive.
   Tensor(DType dtype, int64_t rows, int64_t cols);                    // on the host
-  Tensor(DType dtype, int64_t rows, int64_t cols, Backend& backend);  // where the backend has it
-  // Memory of somebody else, who keeps it: of the host, or of the backend.
+  Tensor(DType dtype, int64_t rows, int64_t cols, Backend& backend);  // in the backend's memory
+  // Wraps memory that the caller owns, on the host or of the backend.
   explicit Tensor(const TensorView& view) : view_(view) {}
   Tensor(const TensorView& view, Backend& backend);
 
@@ -53,21 +53,21 @@ class Tensor {
   int64_t size() const { return view_.size(); }
   bool is_on_host() const { return backend_ == nullptr; }
 
-  // All values, row by row, rounded to the tensor's type (to nearest, ties to even; i32: to the
-  // nearest integer). Throws Error unless there are rows * cols of them.
+  // Sets all values, row by row, rounded to the tensor's type (to nearest even; i32: to the nearest
+  // integer). Throws Error unless there are rows * cols values.
   void set(std::span<const float> values);
   void set(std::span<const int32_t> values);  // i32 only: Error for others
   void fill(float value);
   std::vector<float> floats() const;  // of any type
   std::vector<int32_t> ints() const;  // of i32: Error for others
-  // The same bits, from and to memory of the host of the same type and size: Error otherwise.
+  // Bitwise copies from and to host memory of the same type and size (else Error).
   void copy_from(const TensorView& host);
   void copy_to(const TensorView& host) const;
 
  private:
-  std::shared_ptr<std::byte> memory_;  // null: somebody else's
+  std::shared_ptr<std::byte> memory_;  // null: not owned
   TensorView view_;
-  Backend* backend_ = nullptr;  // null: the host's
+  Backend* backend_ = nullptr;  // null: host memory
 };
 
 using TensorMap = std::map<std::string, Tensor, std::less<>>;  // by name

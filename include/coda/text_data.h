@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model is trained on: one long sequence of token ids, from texts (a token is a byte) or
-// from a file of ids that a tokenizer made elsewhere. Ids stay as they are stored (1, 2 or 4 bytes;
-// files are mapped), so data may be large.
+// Training data: one long sequence of token ids, from text files (one token per byte) or from a
+// file of ids that a tokenizer wrote. Ids keep their stored width (1, 2 or 4 bytes) and files are
+// memory-mapped, so data may be large.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,27 @@ namespace CODA_API coda {
 
 struct Tokens {
   std::string source;                 // for messages
-  std::shared_ptr<const void> owner;  // of the bytes
+  std::shared_ptr<const void> owner;  // owns the bytes
   std::span<const std::byte> bytes;   // little-endian
-  int width = 1;                      // bytes of an id: 1, 2 or 4
+  int width = 1;                      // bytes per id: 1, 2 or 4
 
   int64_t size() const { return static_cast<int64_t>(bytes.size()) / width; }
   int32_t operator[](int64_t index) const;
   Tokens slice(int64_t begin, int64_t end) const;  // ids [begin, end), sharing the bytes
 };
 
-// The bytes of a file, or of all texts of a folder that are not ignored by a
-// .gitignore, with a byte of 0 between two. Throws Error if there is no such path, if it cannot be
-// read, or if nothing is found.
+// The bytes of a file, or of all text files of a folder that no .gitignore excludes, separated by a
+// 0 byte. Throws Error if the path does not exist, cannot be read, or has no text.
 Tokens load_text(const std::filesystem::path& path);
 
-// A file of ids, each an unsigned little-endian number of `width` (2 or 4) bytes. Throws Error for
-// an id that is not below `vocab`, naming it and where it is, and for an empty or cut file.
+// Reads a file of unsigned little-endian ids of `width` (2 or 4) bytes. Throws Error for an empty
+// or truncated file, and for an id that is not below `vocab`, with its position.
 Tokens load_token_ids(const std::filesystem::path& file, int width, int64_t vocab);
 
-// Throws Error, naming the first one and its place, if an id is not below `vocab`.
+// Throws Error naming the first id that is not below `vocab`, with its position.
 void check_vocabulary(const Tokens& tokens, int64_t vocab);
 
-// A number, in hexadecimal, that any change of the data changes.
+// A hexadecimal hash of the data.
 std::string fingerprint(const Tokens& tokens);
 
 struct TokenSplit {
@@ -47,14 +46,14 @@ struct TokenSplit {
   Tokens held_out;
 };
 
-// The last `held_out` (a share, in [0, 1)) of the tokens is held out. Throws Error unless each part
-// (an empty held-out part apart) is as long as one sequence and the token after it.
+// Holds out the last `held_out` (a share in [0, 1)) of the tokens. Throws Error unless each part is
+// longer than one sequence; an empty held-out part is allowed.
 TokenSplit split_tokens(const Tokens& tokens, double held_out, int64_t sequence);
 
-// Rows [first_row, first_row + rows) of a training step's batch: inputs and targets [rows,
-// sequence], where targets are the inputs' next tokens and rows = inputs.size() / sequence. A row's
-// place is a function of (seed, step, row) only: a resumed run sees the same data, and so does one
-// that splits a step's rows differently over its passes. Throws Error unless both are as many whole
+// Samples rows [first_row, first_row + rows) of a training step's batch: inputs and targets [rows,
+// sequence], where the targets are the next tokens and rows = inputs.size() / sequence. The
+// position of a row depends only on (seed, step, row). So a resumed run sees the same data, and so
+// does a run with other microbatches. Throws Error unless both spans hold the same number of whole
 // rows and there are at least sequence + 1 tokens.
 void sample_batch(const Tokens& tokens, uint64_t seed, int64_t step, int64_t first_row,
                   int64_t sequence, std::span<int32_t> inputs, std::span<int32_t> targets);

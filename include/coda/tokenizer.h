@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back, as the tokenizer.json of a Hugging Face folder has it: byte pair
-// encoding, of bytes (GPT-2, LLaMA 3, Qwen, SmolLM) or of characters (LLaMA 2, Mistral). Ids are
-// those of the Python package `tokenizers`. What a file asks for beyond that is refused by name:
-// nothing is passed over that would change an id.
+// Converts text to token ids and back, as specified by the tokenizer.json of a Hugging Face folder:
+// byte-pair encoding of bytes (GPT-2, LLaMA 3, Qwen, SmolLM) or of characters (LLaMA 2, Mistral).
+// Ids are the same as those of the Python package `tokenizers`. Unsupported features of a file are
+// an Error, because ignoring them could change ids.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,18 @@ namespace CODA_API coda {
 
 class Tokenizer {
  public:
-  // Of a tokenizer.json, or of the folder that has one. Throws Error naming what is damaged or not
-  // supported.
+  // `path`: a tokenizer.json or its folder. Throws Error naming what is damaged or not supported.
   explicit Tokenizer(const std::filesystem::path& path);
 
-  // What is no UTF-8 counts as U+FFFD, as Python's errors="replace" has it. `adds_special`: the
-  // tokens that the file puts around a text (LLaMA's <s>) are there. Special tokens that are
-  // written out in the text are found in either case. Threads may share a tokenizer.
+  // Invalid UTF-8 counts as U+FFFD, as Python's errors="replace". `adds_special`: adds the special
+  // tokens that the file puts around a text (LLaMA's <s>). Special tokens written out in the text
+  // are always recognised. Thread-safe.
   std::vector<int32_t> encode(std::string_view text, bool adds_special = true) const;
 
-  // Always UTF-8; ids that have no token are passed over. `skips_special`: so are special tokens.
+  // Always valid UTF-8. Skips ids without a token and, if `skips_special`, special tokens.
   std::string decode(std::span<const int32_t> ids, bool skips_special = true) const;
 
-  int64_t vocabulary() const;  // the largest id and 1
+  int64_t vocabulary() const;  // the largest id plus 1
   std::optional<int32_t> id_of(std::string_view token) const;
 
   struct Parts;
@@ -43,8 +42,8 @@ class Tokenizer {
   friend class TextEncoder;
 };
 
-// Encodes many texts: remembers the words it has met, so it is several times as fast as
-// Tokenizer::encode. One for each thread.
+// Encodes many texts: it caches words, so it is several times as fast as Tokenizer::encode. Use one
+// per thread.
 class TextEncoder {
  public:
   explicit TextEncoder(const Tokenizer& tokenizer);
@@ -52,7 +51,7 @@ class TextEncoder {
   TextEncoder(const TextEncoder&) = delete;
   TextEncoder& operator=(const TextEncoder&) = delete;
 
-  // As Tokenizer::encode, behind what `ids` has.
+  // As Tokenizer::encode, but appends to `ids`.
   void append(std::string_view text, bool adds_special, std::vector<int32_t>& ids);
 
  private:
@@ -61,11 +60,11 @@ class TextEncoder {
   std::unique_ptr<State> state_;
 };
 
-// Text that arrives a token at a time: push() returns what a token adds, once it is whole
-// characters, and finish() what is left.
+// Decodes text that arrives token by token: push() returns the new text as soon as its characters
+// are complete, finish() the rest.
 class TextStream {
  public:
-  // Behind `before`, whose text is not returned.
+  // Continues after the tokens `before`, whose text is not returned.
   TextStream(const Tokenizer& tokenizer, std::span<const int32_t> before);
   std::string push(int32_t id);
   std::string finish();
@@ -74,25 +73,25 @@ class TextStream {
   std::string rest() const;
 
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> ids_;  // the last that were returned, and those that were not
-  size_t returned_ = 0;       // of these ids
-  std::string text_;          // of the returned ones
+  std::vector<int32_t> ids_;  // the last ids that were returned, then those that were not
+  size_t returned_ = 0;       // number of ids whose text was returned
+  std::string text_;          // their text
 };
 
-// A folder that has a tokenizer has this file.
+// The file name of a tokenizer in a model folder.
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 
-// The tokenizer of a model's folder; none if it has no file of one. Throws Error as its constructor
-// does, and where the folder has one in another form alone (tokenizer.model, vocab.json).
+// The tokenizer of a model folder; none if the folder has no tokenizer file. Throws Error as the
+// constructor does, and if the folder has only another format (tokenizer.model, vocab.json).
 std::optional<Tokenizer> find_tokenizer(const std::filesystem::path& folder);
 
-// The text of a file, or all texts of a folder, as load_text has them: each as encode() gives it,
-// with its special tokens. Where these are none, `end` is put between two texts, if it is given.
+// Encodes a file or all text files of a folder (as load_text) with special tokens. If the tokenizer
+// adds none, `end` is put between two texts, if given.
 Tokens tokenize_text(const std::filesystem::path& path, const Tokenizer& tokenizer,
                      std::optional<int32_t> end = {});
 
-// The tokens that end a text, as generation_config.json of a model's folder says, or else its
-// config.json; none if neither does.
+// The tokens that end a text, from the model folder's generation_config.json, or else from its
+// config.json; empty if neither has any.
 std::vector<int32_t> end_tokens_of(const std::filesystem::path& model_folder);
 
 }  // namespace CODA_API coda

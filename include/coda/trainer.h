@@ -27,91 +27,93 @@
 namespace CODA_API coda {
 
 struct TrainOptions {
-  DimValues sizes;                          // of the graph's symbols, in one pass
+  DimValues sizes;                          // of the graph's symbols, in one microbatch
   DType storage = DType::f32;               // of activations; each parameter has its own type
-  int64_t accumulate = 1;                   // passes of a step
+  int64_t accumulate = 1;                   // microbatches of a training step
   Objective objective = Objective::memory;  // see CompileOptions
   int layers_run_again = 0;                 // see CompileOptions
   int64_t chunk_rows = kAutomaticChunkRows;
-  // Products in 8 bits, where the storage is bf16; weights, gradients and activations that no
-  // product reads stay as they are.
+  // Runs GEMMs in 8 bits if `storage` is bf16. Weights, gradients, and activations that no GEMM
+  // reads keep their types.
   EightBits eight_bits = EightBits::none;
   std::vector<std::string> eight_bits_except = {};  // see CompileOptions
   LearningSchedule schedule;
   Optimizer optimizer = make_optimizer("adamw");
-  double clip = 1;      // largest norm of a step's gradients; 0: no clipping
-  bool timing = false;  // of each step of the plan: see SessionOptions
-  // Where several processes train together: `sizes` are those of a pass of one of them, each gives
-  // its own batches, and all call the same functions of their trainers. It must outlive the
-  // trainer. Null: this one alone.
+  double clip = 1;      // largest norm of the gradients; 0: no clipping
+  bool timing = false;  // of each plan step: see SessionOptions
+  // For training with several processes: `sizes` are those of one process's microbatch, each
+  // process passes its own batches, and all call the same functions of their trainers in the same
+  // order. The communicator must outlive the trainer. Null: a single process.
   Communicator* communicator = nullptr;
-  // Gradients that are exchanged beside the backward at once, and weights that are gathered under
-  // the forward, in bytes, at least; more than there are: all behind the backward, and beside the
-  // update. The results are the same bits.
+  // Minimum number of bytes of gradients to exchange in one group during the backward, and of
+  // weights to gather in one group during the forward. If it exceeds the total, all gradients are
+  // exchanged after the backward and all weights are gathered during the update. The results are
+  // bitwise the same.
   int64_t exchange_bytes = 0;
-  // Bytes that a step may take of the backend's memory; 0: as many as it has free (free_bytes()).
+  // Limit of the backend's memory for a training step; 0: what is free (free_bytes()).
   int64_t memory_limit = 0;
-  // Results of a pass besides the loss, by name, to be read with Trainer::tensor.
+  // Further named results of a microbatch, which Trainer::tensor returns.
   std::vector<NamedValue> outputs = {};
 };
 
 struct StepReport {
-  double loss = 0;  // mean over the step's passes, of all processes, before the update
+  double loss = 0;  // mean over all microbatches and processes, before the update
   double norm = 0;  // of the gradients, before clipping
   double rate = 0;
-  bool asks_to_stop = false;  // one of the processes asked when it started the step
+  bool asks_to_stop = false;  // a process had set asks_to_stop when it started the step
 };
 
 class Trainer {
  public:
-  // Starts at step 0. `loss` is a scalar of the graph, the loss of one pass; a step's is the mean
-  // of its passes. `weights` are the graph's parameters, all of them. The backend must outlive the
-  // trainer. Throws Error naming all weights that are missing, that the graph does not have, or
-  // that have another size, and for options that have no meaning. Throws MemoryError, before it
-  // allocates anything, where a step takes more memory than there is.
+  // Starts at step 0. `loss` is a scalar of the graph, the loss of one microbatch; the loss of a
+  // training step is the mean over its microbatches. `weights` must be all parameters of the graph.
+  // The backend must outlive the trainer. Throws Error naming all weights that are missing, unknown
+  // or of the wrong size, and for invalid options. Throws MemoryError, before it allocates
+  // anything, if a training step needs more memory than is available.
   Trainer(const Graph& graph, Value loss, Weights weights, Backend& backend,
           const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
 
-  // Inputs and tables that are the same in every pass (a RoPE table); kept with the trainer. In
-  // memory of the host or of the backend, as those of a batch.
+  // Binds inputs and tables that are equal in all microbatches (a RoPE table), in host or backend
+  // memory. The trainer keeps them.
   void bind(const TensorMap& constants);
 
-  // One step. batch(pass), for pass 0, 1, ..., gives the pass's tensors: all inputs and tables that
-  // were not bound; Error names what is missing, of another size or unknown. Throws Error, naming
-  // the step and leaving the state as it was, if loss or gradients are not finite.
+  // Runs one training step. batch(i) returns the tensors of microbatch i = 0, 1, ...: all inputs
+  // and tables that are not bound. Throws Error naming missing, unknown or wrongly sized tensors.
+  // If the loss or the gradients are not finite, throws Error naming the step and leaves the state
+  // unchanged.
   using Batches = std::function<TensorMap(int64_t pass)>;
   StepReport step(const Batches& batch);
-  StepReport step(const TensorMap& batch);  // Error where a step has several passes
+  StepReport step(const TensorMap& batch);  // Error if `accumulate` is more than 1
 
-  // step() in two halves, so that the host prepares the next step while a GPU does this one: what
-  // start_step starts, finish_step waits for and reports, the oldest first. step_count counts what
-  // is started. At most kMostStarted steps are started and not finished. Where finish_step throws,
-  // it and the steps started behind it left the state as it was, and are forgotten.
+  // step() in two halves, so that the host can prepare the next training step while a GPU runs this
+  // one. finish_step waits for the oldest started step and reports it. step_count counts started
+  // steps. At most kMostStarted steps may be started and not finished. If finish_step throws, that
+  // step and all steps started after it are discarded, and the state is unchanged.
   static constexpr int kMostStarted = 2;
   void start_step(const Batches& batch);
   StepReport finish_step();
   int started_steps() const;
-  // Told to all processes with the next step that is started: each sees it in that step's report.
+  // A request to stop that is sent to all processes with the next started step and appears in the
+  // report of that step in each process.
   bool asks_to_stop = false;
 
-  // step() with the times of what it does, launched one by one: on a GPU without its CUDA graphs,
-  // so that the host may be what it waits for where its kernels are short. For several processes
-  // each has its own times.
+  // step() with a timeline of its work. Kernels are launched one by one instead of in CUDA graphs,
+  // so with short kernels the host may be the bottleneck. Each process gets its own events.
   struct Profiled {
     StepReport report;
     std::vector<ProfileEvent> events;  // by track, then by time
   };
   Profiled profile(const Batches& batch);
 
-  // The loss of a batch with the weights as they are, the mean of all processes'; nothing changes.
+  // The loss of a batch with the current weights, as the mean over all processes. Changes nothing.
   double loss(const TensorMap& batch);
-  // Throws Error, naming the step, unless the weights and the loss that they give on a batch are
-  // finite. A state is worth keeping only if it passes: an update of finite gradients may end in
-  // weights from which no run can go on. Its parts: of the fetched weights of a step, and of the
-  // loss of the state as it is.
+  // Throws Error, naming the step, unless the weights and their loss on a batch are finite. Only
+  // save a state that passes: an update with finite gradients may still produce weights from which
+  // no run can continue. require_finite_weights checks the fetched weights, require_sound_loss the
+  // loss of the current state.
   void require_sound(const TensorMap& batch);
   void require_finite_weights(int64_t step) const;
   void require_sound_loss(const TensorMap& batch);
@@ -125,34 +127,36 @@ class Trainer {
   int64_t step_count = 0;
   Weights weights;
   std::vector<ParameterState> states;   // the optimizer's states, one entry for each of `weights`
-  std::vector<float> eight_bit_scales;  // empty: not known, or no products in 8 bits
+  std::vector<float> eight_bit_scales;  // empty: not known yet, or no 8-bit GEMMs
   void restored();
   void fetch();
-  // fetch() in two halves: what this starts is there once a call of rank 0's result has returned,
-  // from any thread. On GPUs steps go on beside it; the next one's update waits until the GPU's
-  // memory has been read.
+  // Starts fetch(). The fields are valid once the function returned in rank 0 has been called; it
+  // may be called from any thread. On GPUs training steps continue meanwhile, but the next update
+  // waits until the GPU's memory has been read.
   std::function<void()> start_fetch();
-  // Whether what fetch() brings is a copy, which no step changes: not where one process trains on
-  // the host.
+  // Whether fetch() makes copies, which later training steps do not change. False for a single
+  // process on the host.
   bool fetches_copies() const;
-  // The weights by name where the backend has them, as another session binds them
-  // (Session::bind_known): it sees every later step without a copy. Of several processes they are
-  // whole behind restored(), loss(), fetch() and gather_weights(), which all processes call; a step
-  // leaves some of them to be gathered under the next one.
+  // The weights by name in the backend's memory, for binding in another session
+  // (Session::bind_known), which then sees every later training step without a copy. With several
+  // processes the weights are complete only after restored(), loss(), fetch() or gather_weights(),
+  // which all processes must call, because a training step leaves some weights to be gathered
+  // during the next one.
   TensorMap parameters();
   const Optimizer& optimizer() const;
-  void gather_weights();  // not for while a step is started
+  void gather_weights();  // not while a training step is started
 
-  // Of several processes, for people: "gradients in 14 shards, 78 % of them exchanged beside the
-  // backward; 80 % of the weights gathered under the next forward". Empty for one.
+  // A summary for people, with several processes: "gradients in 14 shards, 78 % of them exchanged
+  // beside the backward; 80 % of the weights gathered under the next forward". Empty for one
+  // process.
   const std::string& exchange_text() const;
-  // A result of the last pass, one of TrainOptions::outputs.
+  // A result of the last microbatch, one of TrainOptions::outputs.
   Tensor tensor(std::string_view name) const;
   const Session& session() const;
 
  protected:
-  // As the first, where the plan is compiled already, of this step for this backend, and perhaps
-  // Backend::workspace_bytes of it is known.
+  // As the public constructor, with a plan that is already compiled for this training step and
+  // backend, and possibly a known Backend::workspace_bytes.
   Trainer(const Graph& graph, Value loss, Weights weights, Backend& backend,
           const TrainOptions& options, Compiled compiled, std::optional<int64_t> workspace);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times configurations of a plan's kernels on this GPU, each with its epilogue, and keeps the
-// result for whoever makes these kernels here afterwards. docs/configurations.md says what is timed
-// and where it is kept.
+// Times configurations of a plan's kernels, with their epilogues, on this GPU, and stores the
+// results for later compilations on this machine. docs/configurations.md says what is timed and
+// where the results are stored.
 #pragma once
 
 #include <filesystem>
@@ -19,33 +19,33 @@ struct TimedConfiguration {
   double microseconds = 0;
 };
 
-// One kernel with products, of a program or of a part of one that is split.
+// One kernel with GEMMs, of a program or of a part of a split program.
 struct TunedKernel {
   std::string program;
-  std::string kernel_class;   // with the extents what it is kept under
+  std::string kernel_class;   // results are stored under class and extents
   std::string extents;        // "16384x4096x2048"
-  TimedConfiguration chosen;  // without tuning, timed as the others
+  TimedConfiguration chosen;  // the choice without tuning, timed like the others
   std::string chosen_by;      // "the shipped table at 16384x4096x4096", "the model"
   std::vector<TimedConfiguration> configurations;  // fastest first, never empty
 };
 
 struct TuneOptions {
-  size_t most = 24;      // configurations of a kernel: the best by the model
+  size_t most = 24;      // configurations per kernel: the model's best
   double seconds = 0.6;  // for each of the three fastest, twice; a sixth of it for the others
   bool keeps = true;
-  bool again = true;  // false: what was tuned here at these sizes is left out
-  std::function<void(const TunedKernel&)> done = [](const TunedKernel&) {};  // told each
-  std::function<void(const std::string&)> says = [](const std::string&) {};  // what cannot be tuned
+  bool again = true;  // false: skip what was already tuned here at these sizes
+  std::function<void(const TunedKernel&)> done = [](const TunedKernel&) {};  // for each kernel
+  std::function<void(const std::string&)> says = [](const std::string&) {};  // what is skipped
 };
 
 struct TuneReport {
   std::vector<TunedKernel> kernels;
-  std::filesystem::path file;  // that it is kept in; empty: nowhere
+  std::filesystem::path file;  // where results are stored; empty: nowhere
 };
 
-// Each class of kernels at each size once; rows of tensors without gaps, as sessions lay them out.
-// Throws Error where there is no such GPU, where the plan has no product, or, if it is to be kept,
-// where there is no folder for it.
+// Times each class of kernels once at each size, for tensors without gaps between rows, as sessions
+// allocate them. Throws Error if there is no suitable GPU, if the plan has no GEMM, or if results
+// are to be stored and there is no folder for them.
 TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& options = {});
 
 }  // namespace CODA_API coda

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The version: numbers that rise as semantic versioning has it. CMake and packages take it from
-// here.
+// The version of the library, by semantic versioning. CMake and the packages read it from here.
 #pragma once
 
 #include <string_view>
@@ -13,7 +12,7 @@
 
 namespace CODA_API coda {
 
-// Of the library that runs, which may be newer than these headers: "0.2.0".
+// The version of the loaded library, which may be newer than these headers: "0.2.0".
 std::string_view version();
 
 }  // namespace CODA_API coda
