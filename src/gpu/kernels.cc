@@ -25,7 +25,8 @@ gpu::LowerOptions lowering_of(const KernelOptions& options) {
   gpu::LowerOptions lowering;
   lowering.multiprocessors = options.multiprocessors;
   lowering.is_h100 = gpu::is_h100(options.device);
-  lowering.tuned = gpu::load_tuned_rows(gpu::latest_tuned_file(gpu::default_cache_folder()));
+  lowering.tuned = gpu::load_tuned_rows(
+      gpu::latest_tuned_file(gpu::default_cache_folder(), options.multiprocessors));
   return lowering;
 }
 

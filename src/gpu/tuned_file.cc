@@ -23,6 +23,11 @@ namespace {
 
 constexpr std::string_view kFirstLine = "# coda tuned 1";
 
+// What a file's name says of the GPU's size. A time says nothing of a GPU with another number.
+std::string size_text(int64_t multiprocessors) {
+  return ", " + std::to_string(multiprocessors) + " multiprocessors, ";
+}
+
 std::optional<std::string> read_rows(const fs::path& file) {
   std::optional<std::string> text = read_own_file(file).text;
   if (!text || !text->starts_with(kFirstLine)) return std::nullopt;
@@ -66,14 +71,13 @@ std::string driver_version_text() {
 fs::path tuned_file(const fs::path& cache_folder, const DeviceInfo& device,
                     CompilerVersion compiler) {
   if (cache_folder.empty()) return {};
-  std::string name = device.name + ", " + std::to_string(device.multiprocessors) +
-                     " multiprocessors, driver " + driver_version_text() + ", NVRTC " +
-                     compiler.text() + ".txt";
+  std::string name = device.name + size_text(device.multiprocessors) + "driver " +
+                     driver_version_text() + ", NVRTC " + compiler.text() + ".txt";
   std::replace(name.begin(), name.end(), '/', '-');
   return cache_folder / "tuned" / name;
 }
 
-fs::path latest_tuned_file(const fs::path& cache_folder) {
+fs::path latest_tuned_file(const fs::path& cache_folder, uint32_t multiprocessors) {
   fs::path latest;
   fs::file_time_type time;
   std::error_code error;
@@ -83,6 +87,8 @@ fs::path latest_tuned_file(const fs::path& cache_folder) {
     std::error_code gone;
     const fs::file_time_type written = at->last_write_time(gone);
     if (gone || at->path().extension() != ".txt") continue;
+    const std::string name = at->path().filename();
+    if (multiprocessors > 0 && name.find(size_text(multiprocessors)) == std::string::npos) continue;
     if (!latest.empty() && written <= time) continue;
     latest = at->path();
     time = written;

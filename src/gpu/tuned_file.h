@@ -4,6 +4,7 @@
 // Invariant: the file is replaced as a whole; one that cannot be read costs a notice, nothing else.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,8 +21,10 @@ std::string driver_version_text();
 // tuned/<device>, <driver>, <compiler>.txt in the cache's folder; empty if that is empty.
 std::filesystem::path tuned_file(const std::filesystem::path& cache_folder,
                                  const DeviceInfo& device, CompilerVersion compiler);
-// Where no GPU says which: the one that was written last; empty if there is none.
-std::filesystem::path latest_tuned_file(const std::filesystem::path& cache_folder);
+// Where no GPU says which: the one that was written last, of GPUs with so many multiprocessors (0:
+// with any number); empty if there is none.
+std::filesystem::path latest_tuned_file(const std::filesystem::path& cache_folder,
+                                        uint32_t multiprocessors = 0);
 
 // What was tuned on this device; null if nothing was.
 std::shared_ptr<const TunedRows> tuned_rows_of(const std::filesystem::path& cache_folder,

@@ -65,7 +65,7 @@ FAKE(cuDeviceGetAttribute, int* value, int which, int)
   switch (which) {
     case cuda::kCapabilityMajor: *value = state.major; break;
     case cuda::kCapabilityMinor: *value = state.minor; break;
-    case cuda::kMultiprocessors: *value = 132; break;
+    case cuda::kMultiprocessors: *value = 114; break;  // no default of the library
     case cuda::kMemoryPools: *value = state.has_pools ? 1 : 0; break;
     default: return 1;
   }

@@ -62,7 +62,7 @@ class GpuBackendTest : public ::testing::Test {
                              const LowerOptions& options) {
       const std::lock_guard lock(mutex_);
       lowered_.push_back(options.row_strides);
-      EXPECT_EQ(options.multiprocessors, 132U);
+      EXPECT_EQ(options.multiprocessors, 114U);
       const int64_t m = sizes.at("M");
       const int64_t n = sizes.at("N");
       KernelLaunch launch;

@@ -12,6 +12,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -33,8 +34,11 @@ namespace coda::gpu {
 // The threads of one block, or of a cluster's blocks together.
 class HostBlock {
  public:
-  // Runs `body(argument)` once for each thread. For some rounds at a time a warp is held back, as
-  // far as others can go on without it: so a wait for fewer warps than there are is noticed.
+  // Runs `body(argument)` once for each thread. A warp is held back for some rounds, as far as
+  // others can go on without it. So a wait for fewer warps than there are is noticed. Where the
+  // others can not, it arrives at what they wait for; then the same warp is held right behind that
+  // barrier, or another one. So memory that some warps fill anew while one has yet to read it is
+  // noticed too.
   static void run(HostThreads& threads, void (*body)(const void*), const void* argument) {
     constexpr unsigned kWarp = 32;
     constexpr unsigned kMostRounds = 256;
@@ -44,27 +48,36 @@ class HostBlock {
     const unsigned first = threads.block;
     const unsigned warps = (all + kWarp - 1) / kWarp;
     std::minstd_rand random(threads.block + 1);
-    unsigned held = warps;  // none
-    unsigned rounds = 0;
-    for (unsigned left = all; left > 0;) {
-      if (rounds-- == 0) {
-        held = random() % warps;
-        rounds = random() % kMostRounds;
-      }
+    unsigned held = first % warps;
+    unsigned rounds = kMostRounds;
+    unsigned left = all;
+    // One turn for each thread from `begin` to `end` that waits for nothing; false: for none.
+    const auto run_threads = [&](unsigned begin, unsigned end) {
       bool any_ran = false;
-      for (unsigned t = 0; t < all; ++t) {
+      for (unsigned t = begin; t < end; ++t) {
         Fiber& fiber = block.fibers_[t];
-        const bool waits = fiber.place != nullptr && *fiber.place == fiber.value;
-        if (fiber.ended || waits || t / kWarp == held) continue;
+        if (fiber.ended || (fiber.place != nullptr && *fiber.place == fiber.value)) continue;
         any_ran = true;
         threads.thread = t % threads.threads;
         threads.block = first + t / threads.threads;
         swapcontext(&block.scheduler_, &fiber.context);
         if (fiber.ended) --left;
       }
-      if (any_ran) continue;
-      if (held == warps) throw std::runtime_error("the threads of a block wait for one another");
-      held = warps;
+      return any_ran;
+    };
+    while (left > 0) {
+      if (rounds-- == 0) {
+        held = random() % warps;
+        rounds = random() % kMostRounds;
+      }
+      const unsigned begin = held * kWarp;
+      const unsigned end = std::min(begin + kWarp, all);
+      const bool before = run_threads(0, begin);
+      const bool behind = run_threads(end, all);
+      if (before || behind) continue;
+      if (!run_threads(begin, end))
+        throw std::runtime_error("the threads of a block wait for one another");
+      if (random() % 2 == 0) held = random() % warps;
     }
     threads.block = first;
   }

@@ -8,12 +8,14 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "gpu/codegen/gemm_program.h"
 #include "gpu/configure/tuned_table.h"
 #include "gpu/tuned_file.h"
+#include "io/temp_folder.h"
 
 namespace coda::gpu {
 namespace {
@@ -260,6 +262,26 @@ TEST(ChosenConfig, ARowAtOtherSizesCorrectsTheModel) {
   }
 }
 
+// The shipped rows are of GPUs with 132 multiprocessors. On those the fastest configuration of a
+// row at exactly these sizes is taken. On a GPU with few, large tiles fill whole waves, so the
+// row's times only correct the model, as those of other sizes do.
+TEST(ChosenConfig, ARowAtTheseSizesDecidesOnlyForAsManyMultiprocessors) {
+  const Program program =
+      parse_program("program product { store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16, nt)) }");
+  const DimValues sizes{{"M", 1024}, {"N", 1024}, {"K", 1024}};
+  const auto chosen_for = [&](uint32_t multiprocessors) {
+    LowerOptions options;
+    options.multiprocessors = multiprocessors;
+    return code(GemmProgram(program, sizes, options).chosen(0).choice);
+  };
+  const TunedRow* row = measured_table(sm90()).nearest(GemmProgram(program, sizes, {}).class_of(0));
+  ASSERT_NE(row, nullptr);
+  ASSERT_EQ(text(row->extents), "1024x1024x1024");
+  const std::string fastest = code(row->choices.front().choice);
+  EXPECT_EQ(chosen_for(132), fastest);
+  EXPECT_NE(chosen_for(16), fastest);
+}
+
 // A shipped file is what its rows are written as, so a row that is measured again changes a line.
 std::string rows_of_file(const std::string& name) {
   std::ifstream file(CODA_SOURCE_DIR "/src/gpu/sm90/" + name);
@@ -280,6 +302,26 @@ TEST(TunedTable, IsTheFilesAsTheirRowsAreWritten) {
   EXPECT_EQ(measured_rows(sm90(), false).text(), rows.text());
   EXPECT_GT(of_table, 600U);
   EXPECT_GT(rows.size(), of_table);
+}
+
+// Kernels that are compiled for a GPU that is not here take what was tuned on one of its size.
+TEST(TunedFile, RowsAreOfAGpuWithAsManyMultiprocessors) {
+  setenv("CODA_CUDA_DRIVER", CODA_FAKE_CUDA, 1);  // whose version is in the file's name
+  const TempFolder folder;
+  const auto file_of = [&](int multiprocessors) {
+    DeviceInfo device;
+    device.name = "NVIDIA H200 MIG";
+    device.multiprocessors = multiprocessors;
+    return tuned_file(folder.path(), device, {12, 8});
+  };
+  EXPECT_NE(file_of(132), file_of(60));
+  save_tuned_rows(file_of(132), TunedRows("a | 1x2x3 | 128x256c21s3 1\n"));
+  EXPECT_EQ(latest_tuned_file(folder.path(), 132), file_of(132));
+  EXPECT_EQ(latest_tuned_file(folder.path(), 60), "");
+  EXPECT_EQ(latest_tuned_file(folder.path(), 32), "");
+  save_tuned_rows(file_of(60), TunedRows("a | 1x2x3 | 128x256c21s3 1\n"));
+  EXPECT_EQ(latest_tuned_file(folder.path(), 132), file_of(132));
+  EXPECT_EQ(latest_tuned_file(folder.path(), 60), file_of(60));
 }
 
 TEST(TunedFile, RowsAreAddedToThoseOfOtherKernels) {

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "coda/error.h"
+#include "coda/checkpoint.h"
 #include "coda/run.h"
 #include "collective/threads.h"
 #include "cpu/cpu_backend.h"
@@ -82,7 +82,12 @@ std::vector<double> trained(const Kind& kind, const fs::path& from, const fs::pa
           numbers.insert(numbers.end(), {report.loss, report.norm, report.rate});
       }
       trainer.fetch();
-      if (communicator.rank() == 0) save_checkpoint(folder, settings.model, trainer, {});
+      if (communicator.rank() > 0) continue;
+      if (kind.is_far) {
+        save_checkpoint(folder, trainer);  // of a graph that is no known model
+      } else {
+        save_checkpoint(folder, settings.model, trainer, {});
+      }
     }
   };
   in_threads(std::max(kind.processes, 1), train);

@@ -31,7 +31,8 @@ Object& block_memory() {
   return *memory;
 }
 
-// A barrier that is used again and again. Whoever arrives last lets all go on.
+// A barrier that is used again and again. Whoever arrives last lets all go on, and may itself be
+// the last to do so.
 struct HostBarrier {
   u32 arrived = 0;
   u32 turn = 0;
@@ -45,7 +46,7 @@ struct HostBarrier {
   }
   void wait(u32 participants) {
     const u32 now = turn;
-    if (arrive(participants)) return;
+    arrive(participants);
     host_threads->wait_while(&turn, now);
   }
 };
