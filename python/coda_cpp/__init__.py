@@ -11,7 +11,7 @@ from coda_cpp.session import Session, backend
 __all__: list[str] = []
 try:
     import torch as _torch  # noqa: F401
-except ImportError:  # graphs, plans and sessions on NumPy's arrays are there without it
+except ImportError:  # graphs, plans and sessions work on NumPy's arrays without PyTorch
     pass
 else:
     from coda_cpp import ops

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m coda_cpp: what of this machine coda-cpp can use, what works, and what to do else."""
+"""python -m coda_cpp: prints what coda-cpp found on this machine, what works, and remedies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import coda_cpp
 from coda_cpp import _core
 from coda_cpp._core import Error
 
-_OLDEST = (2, 11)  # of PyTorch
+_OLDEST = (2, 11)  # version of PyTorch
 
 
 def _cache_folder() -> str:
-    """As gpu::default_cache_folder() chooses it."""
+    """The same folder as gpu::default_cache_folder() in C++."""
     for variable, below in (("CODA_CACHE_DIR", ""), ("XDG_CACHE_HOME", "coda"),
                             ("HOME", ".cache/coda")):
         if os.environ.get(variable):
@@ -70,7 +70,7 @@ def _driver() -> str:
 
 def _nvrtc() -> str:
     try:
-        _core.precompile([], 132)  # of nothing: whether it is there
+        _core.precompile([], 132)  # an empty list: only looks for NVRTC
     except Error as why:
         return str(why)
     return "found"
@@ -86,7 +86,7 @@ def _cudnn() -> str:
 
 
 def _works() -> str:
-    """A plan that is compiled and run on the CPU."""
+    """Compiles a plan and runs it on the CPU."""
     import numpy
 
     plan = coda_cpp.Program.parse("program twice { store(y:f32, tile(x[M, N]:f32) * 2) }").plan()

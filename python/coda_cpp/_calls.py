@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call of a function on tensors runs: memory for results, and a session on the addresses of
-all.
+"""Runs a call of a function on tensors: allocates the results and runs a session on the addresses
+of all tensors.
 
-What does not depend on values is found once, with all checks, for tensors of the same shapes, types
-and device, and is kept (Bounded): a call like one before only allocates, collects addresses and
-runs.
+Everything that does not depend on the values of tensors is computed and checked once for each
+combination of shapes, types and device, and cached (Bounded). A later call with the same
+combination only allocates, collects addresses and runs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from coda_cpp.function import Function, Phases, as_matrix, bind
 from coda_cpp.session import Runners, shape_of
 
 TORCH_DTYPES = {name: dtype for dtype, name in _tensors.torch_dtypes().items()}
-_KEPT = 2048  # calls of an operator, some kilobytes each
+_KEPT = 2048  # cached calls of an operator, some kilobytes each
 Shape = tuple[Any, torch.dtype]
 
 
 class Bounded:
-    """A cache that forgets what it was given first. Any threads may use it at once."""
+    """A thread-safe cache that removes its oldest entry when it is full."""
 
     def __init__(self, most: int = _KEPT) -> None:
         self._most = most
@@ -45,14 +45,14 @@ class Bounded:
 
 
 def facts(tensors: Sequence[torch.Tensor]) -> tuple:
-    """All that a call depends on but values. Strides do not count: see _dense."""
+    """Everything on which a call depends, except values. Strides are not included: see _dense."""
     return tuple([(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors])
 
 
 def result_shapes(function: Function, tensors: Sequence[torch.Tensor], needs: int
                   ) -> tuple[list[Shape], dict[str, Any]]:
-    """Of results, and behind them of what is saved; and the sizes, which may be symbols'. Raises
-    Error for tensors that do not fit."""
+    """The shapes of the results and then of the saved tensors; and the sizes, which may be
+    symbolic. Raises Error for tensors that do not fit."""
     sizes, leads = function.match(tensors)
     made = [(function.output_shape(output, sizes, leads), TORCH_DTYPES[output.dtype])
             for output in function.outputs]
@@ -63,7 +63,8 @@ def result_shapes(function: Function, tensors: Sequence[torch.Tensor], needs: in
 
 def gradient_shapes(function: Function, tensors: Sequence[torch.Tensor], needs: int
                     ) -> tuple[dict[str, Shape], dict[str, Any]]:
-    """By name, in rows and columns; and the sizes. Raises Error for tensors that do not fit."""
+    """The shapes of the gradients by name, as rows and columns; and the sizes. Raises Error for
+    tensors that do not fit."""
     phases = function.phases(needs)
     infos = {info.name: info for info in phases.backward.tensors}
     sizes: dict[str, Any] = {}
@@ -90,15 +91,16 @@ def gradient_names(function: Function, needs: int) -> list[str]:
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.contiguous()
-    # Descriptors of a GPU's copies begin at multiples of 16 bytes; on a CPU an element's do.
+    # A GPU's copy engine needs addresses that are multiples of 16 bytes; on a CPU any element's
+    # address will do.
     if tensor.is_cuda and tensor.data_ptr() % 16:
         return tensor.clone()
     return tensor
 
 
 class _Call:
-    """Memory of a phase for tensors of some shapes: what is given, what is made, and the largest
-    magnitudes where products are in 8 bits. A name that is given and made is what is made."""
+    """One phase for tensors of given shapes. Its tensors are the given ones, the results, and the
+    largest magnitudes if products are in 8 bits. A name in both lists refers to the result."""
 
     def __init__(self, function: Function, needs: int, device: torch.device,
                  runners: Runners, given: Sequence[str], made: Sequence[tuple[str, Shape]],
@@ -108,7 +110,7 @@ class _Call:
         self._device = device
         self._sizes = tuple(sizes.items())
         self._is_empty = 0 in sizes.values()
-        # Strides are given too, since PyTorch then allocates in two thirds of the time.
+        # With explicit strides PyTorch allocates in two thirds of the time.
         self._made = [(shape, torch.empty(shape, device="meta").stride(), dtype)
                       for _, (shape, dtype) in made]
         names = [*given, *(name for name, _ in made), _core.MAGNITUDES]
@@ -139,7 +141,7 @@ class _Call:
 
 
 class Forward(_Call):
-    """`key` is how a backward finds the function."""
+    """A forward. The backward finds its function by `key`."""
 
     def __init__(self, function: Function, key: str, tensors: Sequence[torch.Tensor], needs: int
                  ) -> None:
@@ -153,7 +155,7 @@ class Forward(_Call):
         self._inputs = len(function.inputs)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The results, and behind them what is saved."""
+        """The results, then the saved tensors."""
         made = self._allocate()
         if self._is_empty:
             for output, tensor in zip(self.function.outputs, made):
@@ -191,11 +193,11 @@ class Backward(_Call):
                          list(shapes.items()), sizes)
         made = list(shapes)
         self._gradients = [made.index(name) for name in gradient_names(function, needs)]
-        # Begun by the forward, completed in place.
+        # Gradients that the forward begins and the backward completes in place.
         self._begun = [(made.index(name), i) for i, name in enumerate(given) if name in shapes]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The gradients that are needed, in the order of the inputs."""
+        """The requested gradients, in the order of the inputs."""
         made = self._allocate()
         if self._is_empty:
             return [made[i].zero_() for i in self._gradients]

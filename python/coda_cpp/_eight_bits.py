@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scales of a function whose products are in 8 bits (docs/fp8.md), from call to call.
+"""The scales of a function whose products are in 8 bits (docs/fp8.md), which last from call to
+call.
 
-Each operand has one scale for the tensor, found from the largest magnitudes of earlier calls. The
-forward takes the scales of the calls before it and gives a copy of them to its backward, so that
-other calls may come between the two. The first call, and the first backward, run three times: what
-they see makes the scales that count.
+Each operand has one scale, computed from the tensor's largest magnitudes in earlier calls. A
+forward uses these scales and passes a copy of them to its backward, so other calls may run between
+the two. The first forward and the first backward run three times: the first two runs determine the
+scales for the third.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from coda_cpp.session import Runners
 
 NAMES = (_core.SCALES, _core.INVERSES)
 _POWER_CODE = 128.0  # of the power of two next to the largest magnitude (next_scales_program)
-_LEARNING = 2  # runs before the one that counts
+_LEARNING = 2  # runs that only determine scales, before the run with results
 
 
 class Scales:
-    """Of one use of a function on one device."""
+    """The scales of one use of a function on one device."""
 
     def __init__(self, first: Sequence[float], device: torch.device) -> None:
         self.columns = _core.SCALE_COLUMNS * len(first)
@@ -41,8 +42,8 @@ class Scales:
 
     def before_forward(self, run: Callable[[torch.Tensor, torch.Tensor], None]
                        ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The scales and inverses that a forward and its backward take. `run` runs the forward with
-        such."""
+        """The scales and inverses for a forward and its backward. `run` runs the forward with given
+        scales and inverses."""
         if not self._knows_values:
             for _ in range(_LEARNING):
                 self.largest.zero_()
@@ -58,11 +59,11 @@ class Scales:
     def before_backward(self, scale: torch.Tensor, inverse: torch.Tensor,
                         run: Callable[[torch.Tensor, torch.Tensor], None]
                         ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Those that a backward takes: its forward's, but for operands that only backwards have, of
-        which nothing is known before the first."""
+        """The scales and inverses for a backward: its forward's, except that the first backward
+        determines the scales of operands that only backwards have."""
         if self._knows_gradients:
             return scale, inverse
-        is_new = self.largest == 0  # forwards have raised the others
+        is_new = self.largest == 0  # of the other operands, the forward has set `largest`
         for _ in range(_LEARNING):
             self.largest.masked_fill_(is_new, 0)
             run(scale, inverse)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of PyTorch's made of graphs: forward, fake, autograd with our derived backward, and
-autocast, for each operator that is declared.
+"""PyTorch operators made from graphs: forward, fake, autograd with the derived backward, and
+autocast for each declared operator.
 
-Each is two operators of PyTorch's, coda_cpp::NAME and coda_cpp::NAME_backward. The first takes the
-tensors that were given, the attributes as text and which tensors need gradients, and returns its
-results and, behind them, what it saves; so autograd, AOTAutograd and checkpointing see plain
-functions. What the text and the tensors' shapes say is all there is to one: another process makes
-the same of it.
+An Operator is registered as two PyTorch operators, coda_cpp::NAME and coda_cpp::NAME_backward. The
+first takes the given tensors, the attributes as text and a bit mask of the tensors that need
+gradients. It returns the results and then the saved tensors, so autograd, AOTAutograd and
+checkpointing see plain functions. The text and the tensors' shapes define the function completely,
+so another process can call it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from coda_cpp._core import Error
 from coda_cpp.function import Function, Input, Output
 
 _LIBRARY = torch.library.Library("coda_cpp", "DEF")
-DECLARED: dict[Any, Operator] = {}  # by what a graph calls
+DECLARED: dict[Any, Operator] = {}  # by the call target in a graph
 _CHECKING = False
 
 
 def checking(on: bool) -> None:
-    """Whether indices (targets, positions) are looked at on a GPU before they are used, which waits
-    for it. On a CPU they always are."""
+    """Sets whether indices (targets, positions) on a GPU are checked before use. A check waits for
+    the GPU. On a CPU indices are always checked."""
     global _CHECKING
     _CHECKING = on
 
@@ -43,21 +43,21 @@ def is_checking() -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """A tensor that an operator takes. What it is says its shape: "rows" [..., K] (a row for each
+    """A tensor argument of an operator. The kind defines the shape: "rows" [..., K] (a row for each
     token), "per_row" [...], "matrix" [N, K], "columns" [N], "table" [P, N], "index" [...] int32."""
 
     name: str
     kind: str
     optional: bool = False
-    one_type: bool = True  # as the first argument's; autocast casts it
-    sizes: str = ""  # names of those that are no symbols, "N K": one name is one size
+    one_type: bool = True  # must have the first argument's type; autocast casts it
+    sizes: str = ""  # names of the fixed sizes, "N K"; equal names are equal sizes
 
     @property
     def is_differentiable(self) -> bool:
         return self.kind not in ("table", "index")
 
     def shape(self, tensor: torch.Tensor) -> tuple[int, ...]:
-        """The sizes that are no symbols."""
+        """The fixed sizes (not symbols)."""
         dims = {"rows": 1, "per_row": 0, "matrix": 2, "columns": 1, "table": 1, "index": 0}
         least = {"matrix": 2, "table": 2}.get(self.kind, dims[self.kind])
         if tensor.dim() < least or self.kind in ("matrix", "table") and tensor.dim() > least:
@@ -81,7 +81,7 @@ class Argument:
 
 
 def require_tensors(name: str, arguments: Sequence[str], tensors: Sequence[Any]) -> None:
-    """Error for what is no tensor, or one that has no strides."""
+    """Raises Error for an object that is not a tensor, or for a tensor without strides."""
     for argument, tensor in zip(arguments, tensors):
         if not isinstance(tensor, torch.Tensor):
             raise Error(f"{name}: argument '{argument}' must be a tensor of PyTorch's, but it is "
@@ -92,15 +92,16 @@ def require_tensors(name: str, arguments: Sequence[str], tensors: Sequence[Any])
 
 
 def require_numbers(name: str, numbers: Mapping[str, Any]) -> None:
-    """Error for what is no number or no finite one. A number may be one of torch.compile's."""
+    """Raises Error for an object that is not a finite number. torch.compile's symbolic numbers are
+    allowed."""
     for attribute, number in numbers.items():
         if (not isinstance(number, (int, float, torch.SymInt, torch.SymFloat))
-                or number - number != 0):  # Dynamo has no isfinite of them
+                or number - number != 0):  # Dynamo does not support isfinite
             raise Error(f"{name}: {attribute} must be a finite number, but it is {number!r}")
 
 
 class Given(dict):
-    """What a builder gets: values of the arguments (None: not given) and attributes, by name."""
+    """The input of a builder: values of the arguments (None: not given) and attributes, by name."""
 
     __getattr__ = dict.__getitem__
 
@@ -111,7 +112,7 @@ class Operator:
     arguments: tuple[Argument, ...]
     build: Callable[[Given], list[Output]]
     check: Callable[[dict[str, torch.Tensor], dict[str, Any]], None] | None = None
-    chunk_rows: str | None = None  # the attribute that has them
+    chunk_rows: str | None = None  # the name of the attribute with chunk_rows
 
     @property
     def forward(self) -> Any:
@@ -122,9 +123,10 @@ class Operator:
         return getattr(torch.ops.coda_cpp, self.name + "_backward").default
 
     def parse(self, spec: str, numbers: Sequence[float]) -> tuple[list[Argument], dict[str, Any]]:
-        """The arguments that are given, and the attributes. `spec` is their names: "x,weight;eps",
-        with the values of those that are texts: "reduction=mean". "x,weight/weight;eps": behind
-        them comes what the weight was rounded from (Function's `rounded`)."""
+        """The given arguments, and the attributes. `spec` has their names, "x,weight;eps", and the
+        values of text attributes, "reduction=mean". In "x,weight/weight;eps" one more tensor
+        follows the arguments: the fp32 tensor from which the weight was rounded (Function's
+        `rounded`)."""
         names, *attributes = spec.split(";")
         given = set(names.partition("/")[0].split(","))
         found: dict[str, Any] = {}
@@ -140,7 +142,8 @@ class Operator:
         return [names.split(",").index(name) for name in rounded.split(",") if name]
 
     def key(self, tensors: Sequence[torch.Tensor], spec: str, numbers: Sequence[float]) -> str:
-        """All that the function depends on, as text. Raises Error for what cannot be."""
+        """Everything on which the function depends, as text. Raises Error for types and shapes that
+        do not fit."""
         given, _ = self.parse(spec, numbers)
         facts = []
         of_arguments = tensors[:len(tensors) - len(self.rounded(spec))]
@@ -197,8 +200,8 @@ class Operator:
 
     def __call__(self, tensors: Mapping[str, torch.Tensor | None], numbers: Mapping[str, float],
                  texts: Mapping[str, str] | None = None) -> list[torch.Tensor]:
-        """The results, and behind them what was saved. Numbers (booleans too) and texts are
-        attributes; for others of them another plan is compiled."""
+        """The results, then the saved tensors. Numbers (including booleans) and texts are
+        attributes; each combination of attributes has its own plan."""
         names = [argument.name for argument in self.arguments
                  if not argument.optional or tensors[argument.name] is not None]
         given = [tensors[name] for name in names]
@@ -215,21 +218,22 @@ class Operator:
 
 
 _BELOW = torch._C._after_autograd_keyset
-# Keys of tensors that no mode of PyTorch's and no subclass of Tensor has to see.
+# Dispatch keys of plain tensors: no PyTorch mode and no subclass of Tensor intercepts the call.
 _PLAIN = {torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
           for name in ("CPU", "CUDA")}
 
 
 def is_plain(keyset: Any) -> bool:
-    """Of a call's keys: whether its tensors are all there is to see."""
+    """Whether the call's dispatch keys are those of plain tensors."""
     return (keyset & _BELOW).raw_repr() in _PLAIN
 
 
 def _differentiated(operator: Operator, known: Callable[..., Forward],
                     below: Callable[..., list[torch.Tensor]]) -> type[torch.autograd.Function]:
-    """The operator with its derived backward. `known` is the call of plain tensors, `below` what is
-    below autograd for others. torch.library.register_autograd makes the same for arguments of any
-    structure, which it flattens at every call and asks the dispatcher again: 100 us more."""
+    """The operator with its derived backward. `known` is the call for plain tensors, `below` the
+    implementation below autograd for other tensors. torch.library.register_autograd would do the
+    same, but it flattens the arguments at every call and uses the dispatcher again, which takes 100
+    us more."""
 
     def forward(ctx: Any, keyset: Any, spec: str, numbers: list[float], needs: int,
                 *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -283,7 +287,7 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
 
 
 def declare(operator: Operator) -> Operator:
-    """Makes it known to PyTorch."""
+    """Registers the operator with PyTorch."""
     forwards, backwards = Bounded(), Bounded()
 
     def known(tensors: Sequence[torch.Tensor], spec: str, numbers: list[float], needs: int
@@ -336,10 +340,10 @@ def declare(operator: Operator) -> Operator:
 
     def autograd(keyset: Any, tensors: list[torch.Tensor], spec: str, numbers: list[float],
                  needs: int) -> list[torch.Tensor]:
-        is_forward = torch.autograd.forward_ad._current_level >= 0  # PyTorch says it has none of us
+        is_forward = torch.autograd.forward_ad._current_level >= 0  # then raises an error
         if is_forward or torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
             return list(differentiated.apply(keyset, spec, numbers, needs, *tensors))
-        # Below autograd are the same functions: the dispatcher need not be asked again.
+        # Calls the functions below autograd directly, without the dispatcher.
         return (forward if is_plain(keyset) else functools.partial(below, keyset))(
             tensors, spec, numbers, needs)
 
@@ -361,11 +365,12 @@ def declare(operator: Operator) -> Operator:
 def under_autocast(operator: Operator, dtypes: Sequence[torch.dtype], spec: str,
                    numbers: list[float], needs: int, low: torch.dtype
                    ) -> tuple[list[bool], list[int], str]:
-    """Which tensors autocast makes its type `low`, which of them are given as they were too, behind
-    all others, and the text that says so.
+    """Which tensors autocast converts to its type `low`; which of these are also passed
+    unconverted, after all others; and the text that encodes both.
 
-    Operands of products and what meets their results become autocast's type; statistics and norms'
-    weights stay as they are. Weights in fp32 that need gradients get the products' sums unrounded.
+    Operands of products, and tensors that are combined with the products' results, get autocast's
+    type; statistics and norms' weights keep theirs. The gradients of fp32 weights are the products'
+    fp32 sums, unrounded.
     """
     arguments, _ = operator.parse(spec, numbers)
     cast = [argument.one_type and dtype.is_floating_point

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of plans for a GPU, compiled while PyTorch is still compiling the rest.
+"""Compiles the kernels of plans for a GPU while PyTorch compiles the rest.
 
-When torch.compile asks for the shapes of an operator's results, its plan and sizes are known. So
-the plan's kernels are compiled then, on a thread, into the cache of kernels; sessions find them
-there. Plans that come while others are being compiled are compiled together, each kernel once.
+When torch.compile asks for the shapes of an operator's results, the operator's plan and sizes are
+known. From then on a thread compiles the plan's kernels into the kernel cache, where sessions find
+them. Plans that arrive during a compilation are then compiled together, each kernel once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _is_working = False
 
 
 def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu) -> None:
-    """Begins with the plan's kernels. Of sizes that are symbols, at what they are in this call."""
+    """Starts to compile the plan's kernels. A symbolic size has its value in this call."""
     global _is_working
     sizes = {name: size if isinstance(size, int) else size.node.hint
              for name, size in sizes.items()}
@@ -35,7 +35,7 @@ def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu) -> None:
     with _changed:
         if key in _known:
             return
-        _known[key] = plan  # kept, so that its id stays its own
+        _known[key] = plan  # a reference, so that no other plan gets this id
         _waiting.setdefault(gpu, []).append((plan, dict(sizes)))
         if not _is_working:
             _is_working = True
@@ -43,14 +43,14 @@ def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu) -> None:
 
 
 def wait() -> None:
-    """Until all that was begun is there."""
+    """Waits until all kernels are compiled."""
     with _changed:
         _changed.wait_for(lambda: not _is_working)
 
 
 @atexit.register
 def _end() -> None:
-    """Before Python ends: a thread that comes back from C++ then would end the process with an
+    """Waits before Python exits: a thread that returns from C++ later would end the process with an
     error."""
     with _changed:
         _waiting.clear()
@@ -68,5 +68,5 @@ def _work() -> None:
             gpu, plans = _waiting.popitem()
         try:
             _core.precompile(plans, *gpu)
-        except Error:  # whoever needs the kernels compiles them himself, and is told
+        except Error:  # the session compiles the kernels again and reports the error
             pass

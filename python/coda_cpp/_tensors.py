@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of tensors of any library: type, shape, and the address of dense memory.
+"""Type, shape and address of tensors of any library.
 
-PyTorch's tensors are asked themselves; of everything else NumPy makes an array, through DLPack or
-the array interface, without a copy.
+PyTorch's tensors are read directly; any other object becomes a NumPy array, through DLPack or the
+array interface, without a copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_torch(tensor: Any) -> bool:
 
 
 def torch_dtypes() -> dict[Any, str]:
-    """Of each type of PyTorch's that plans store, its name in plans."""
+    """Maps each PyTorch type that plans can store to its name in plans."""
     if not _TORCH_DTYPES:
         import torch
 
@@ -37,8 +37,8 @@ _NUMPY_DTYPES = {"float32": "f32", "float16": "f16", "float64": "f64", "int32": 
 
 
 def as_array(tensor: Any) -> Any:
-    """A NumPy array of the same memory. Error for what has neither DLPack nor the array interface.
-    """
+    """A NumPy array of the same memory. Raises Error for an object that has neither DLPack nor the
+    array interface."""
     import numpy
 
     if isinstance(tensor, numpy.ndarray):
@@ -52,7 +52,8 @@ def as_array(tensor: Any) -> Any:
 
 
 def dtype_name(tensor: Any) -> str | None:
-    """In plans; None: no plan stores such. Error for an array of another byte order."""
+    """The name of the tensor's type in plans, or None if plans cannot store the type. Raises Error
+    for an array of another byte order."""
     if is_torch(tensor):
         return torch_dtypes().get(tensor.dtype)
     if not tensor.dtype.isnative:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that build a Graph: products, norms, activations, RoPE, losses; elementwise operations
-by name. All take values of one graph; between a value and a number there are also + - * /.
+"""Functions that build a Graph: products, norms, activations, RoPE, losses, and elementwise
+operations by name. All arguments of a call are values of one graph. Values and numbers can also be
+combined by + - * /.
 
     graph = coda_cpp.Graph()
     x = graph.input("x", ("M", 64))
@@ -59,12 +60,12 @@ def silu(x: Value) -> Value:
 
 
 def gelu(x: Value) -> Value:
-    """Exact, by erf."""
+    """Exact, with erf."""
     return elementwise("gelu", [x])
 
 
 def gelu_tanh(x: Value) -> Value:
-    """GPT-2's."""
+    """The tanh approximation, which GPT-2 uses."""
     return elementwise("gelu_tanh", [x])
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs as functions of tensors: the way from tensors of any leading dimensions to the [rows,
+"""Graphs as functions of tensors: converts tensors with any leading dimensions to the [rows,
 columns] of plans and back.
 
 A plan is compiled once for each set of inputs that need gradients, and runs at any sizes of its
-symbols; for each sizes a session is prepared (well below a millisecond on a CPU) and the last
-kRunners of a plan are kept. So a new number of tokens compiles nothing.
+symbols. For each set of sizes a session is prepared (well below a millisecond on a CPU), and the
+last RUNNERS sessions of a plan are cached. So a new number of tokens compiles nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from coda_cpp._core import Error
 from coda_cpp._eight_bits import Scales
 from coda_cpp.session import Runners, TensorFacts, size_of
 
-_NOMINAL = 4096  # what a symbol is taken for where costs are compared
-EIGHT_BITS = 1 << 62  # in what says which inputs need gradients: products are in 8 bits
-_ROWS = 16  # operands of 8 bits lie in rows of so many
+_NOMINAL = 4096  # the default value of a symbol when costs are compared
+EIGHT_BITS = 1 << 62  # a flag in the bit mask of inputs that need gradients
+_ROWS = 16  # sizes of 8-bit operands must be multiples of this
 
 
 @dataclasses.dataclass(frozen=True)
 class _Named:
-    """A tensor of a function, and its value in the graph."""
+    """A tensor of a function and its value in the graph."""
 
     name: str
     value: _core.Value
@@ -43,31 +43,31 @@ class _Named:
 
 
 class Input(_Named):
-    """What a caller gives."""
+    """An input, which a caller passes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Output(_Named):
-    """What a call returns."""
+    """A result of a call."""
 
-    of_no_rows: float = 0  # its value where there is no row at all
+    of_no_rows: float = 0  # the value if there are no rows
 
 
 @dataclasses.dataclass
 class Phases:
     """A compiled function: its forward and, if any input needs a gradient, its backward."""
 
-    plan: _core.Plan  # all of it; of a forward that the backward runs again, the backward
+    plan: _core.Plan  # forward and backward; if `again` is given, only the backward
     forward: Runners
     backward: Runners | None
-    saved: list[TensorFacts]  # what the forward makes for the backward alone
-    # What the backward takes, by name: first those of inputs, results and what is saved that are in
-    # `kept`, by their place in this order, then gradients of the results that are in `upstream`.
+    saved: list[TensorFacts]  # results of the forward that only the backward reads
+    # The tensors that the backward takes, by name: first those in `kept`, which are places in the
+    # list of inputs, results and saved tensors; then the gradients of the results in `upstream`.
     backward_inputs: list[str]
     kept: list[int]
     upstream: list[int]
-    first_scales: list[float]  # of operands in 8 bits, where there are such
-    again: _core.Plan | None = None  # the forward, where the backward runs it again
+    first_scales: list[float]  # of operands in 8 bits; empty if there are none
+    again: _core.Plan | None = None  # the forward, if the backward recomputes it
 
     @property
     def plans(self) -> list[_core.Plan]:
@@ -77,16 +77,17 @@ class Phases:
 class Function:
     """Outputs of a graph as a function of its inputs, with the derived backward.
 
-    `storage` is the type of the matrices that it stores; `chunk_rows` as CompileOptions' of C++: -1
-    makes what is as wide as a vocabulary in chunks of rows. `nominal` are sizes of symbols at which
-    costs are compared. `products` in 8 bits ("fp8", docs/fp8.md): where there are gradients, for
-    rows that are multiples of 16; else they are in 16 bits. Their scales belong to one use of the
-    function: see another_use.
+    `storage` is the type of stored matrices. `chunk_rows` is as in CompileOptions of C++: -1
+    computes values as wide as a vocabulary in chunks of rows. `nominal` are the sizes of symbols
+    for comparing costs. `products` selects 8 bits ("fp8", docs/fp8.md), which calls with gradients
+    use if all sizes are multiples of 16; other calls use 16 bits. The scales belong to one use of
+    the function: see another_use.
 
-    `objective` "speed" keeps for the backward what is read faster than made again.
+    `objective` "speed" saves a value for the backward if reading it is faster than recomputing it.
 
-    `rounded` are numbers of inputs that were rounded from a tensor in fp32. A caller gives those
-    tensors too, behind the inputs. They are not read, and get the inputs' gradients, in fp32.
+    `rounded` are the numbers of inputs that were rounded from an fp32 tensor. A caller passes these
+    fp32 tensors too, after the inputs. They are not read, but they get the inputs' gradients, in
+    fp32.
     """
 
     def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
@@ -102,7 +103,8 @@ class Function:
         self._nominal, self._objective = dict(nominal or {}), objective
         self.products = products
         self._rounded = list(rounded)
-        # What a caller gives, and of each input the number of the tensor that has its gradient.
+        # The tensors that a caller passes, and for each input the number of the tensor that gets
+        # its gradient.
         self.given = [*self.inputs, *(self.inputs[i] for i in self._rounded)]
         self.gradient_places = [len(self.inputs) + self._rounded.index(i)
                                 if i in self._rounded else i for i in range(len(self.inputs))]
@@ -113,7 +115,7 @@ class Function:
         self._lock = threading.Lock()
 
     def another_use(self) -> Function:
-        """The same function, with scales of its own."""
+        """The same function, with separate scales."""
         other = copy.copy(self)
         other._scales = {}
         return other
@@ -125,7 +127,7 @@ class Function:
         return self._scales[key]
 
     def with_products(self, needs: int, tensors: Sequence[Any]) -> int:
-        """`needs` with EIGHT_BITS where the products are in 8 bits."""
+        """`needs`, plus EIGHT_BITS if the products are in 8 bits."""
         if not self.products or not needs:
             return needs
         sizes = self.match(tensors)[0].values()
@@ -133,7 +135,8 @@ class Function:
         return needs | EIGHT_BITS if fits else needs
 
     def phases(self, needs: int) -> Phases:
-        """Bit i of `needs`: whether input i needs a gradient; EIGHT_BITS: products in 8 bits."""
+        """The compiled function. Bit i of `needs` is set if input i needs a gradient; EIGHT_BITS is
+        set if products are in 8 bits."""
         with self._lock:
             if needs not in self._phases:
                 self._phases[needs] = self._compile(needs)
@@ -188,12 +191,13 @@ class Function:
                       parts[0] if again is not None else None)
 
     def _run_again(self, plan: _core.Plan, needs: int) -> _core.Plan | None:
-        """A backward that makes all of the forward again, in chunks of rows, where that spares wide
-        values (logits) that `plan` stores for it: they wait for an upstream gradient for each row,
-        which is known when a backward begins. None: the plan is as good.
+        """A backward that recomputes the whole forward in chunks of rows, so that no wide values
+        (logits) are stored. `plan` stores them because their gradient needs an upstream gradient
+        for each row, which is known only when the backward begins. None if recomputation saves
+        nothing.
 
-        To it the upstream gradients are inputs like others, and what is differentiated is the sum
-        of the results, each times its gradient."""
+        The upstream gradients are ordinary inputs of this plan, which differentiates the sum of the
+        results, each times its upstream gradient."""
         seeds = self._seeds()
         if (not self._chunk_rows or self._objective != "memory" or needs & EIGHT_BITS
                 or not any(_is_whole(note) and "waits" in note for note in plan.notes)
@@ -213,7 +217,7 @@ class Function:
 
     def costs(self, needs: int) -> tuple[tuple, tuple]:
         """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of
-        one whose products have no epilogues."""
+        the unfused plan, whose products have no epilogues."""
         phases, sizes = self.phases(needs), self.nominal_sizes()
         with self._lock:
             if needs not in self._costs:
@@ -231,14 +235,16 @@ class Function:
         return {symbol: self._nominal.get(symbol, _NOMINAL) for symbol in sorted(symbols)}
 
     def explain(self, needs: int = -1, sizes: Mapping[str, int] | None = None) -> str:
-        """What was fused and why, with bytes and predicted times. needs: see phases(); -1: all."""
+        """What was fused and why, with bytes and predicted times. needs: see phases(); -1: all
+        inputs."""
         if needs < 0:
             needs = sum(1 << i for i, given in enumerate(self.inputs) if given.differentiable)
         return "\n".join(plan.explain({**self.nominal_sizes(), **(sizes or {})}, self._for_gpu)
                          for plan in self.phases(needs).plans)
 
     def match(self, tensors: Sequence[Any]) -> tuple[dict[str, Any], dict[Any, tuple]]:
-        """The sizes of the symbols, and the leading dimensions of tensors of so many rows.
+        """The sizes of the symbols, and for each number of rows the leading dimensions of the
+        tensors.
 
         Raises Error for shapes, types and devices that do not fit, naming the argument.
         """
@@ -267,7 +273,8 @@ class Function:
 
     def output_shape(self, output: Output, sizes: Mapping[str, Any],
                      leads: Mapping[Any, tuple]) -> tuple:
-        """As PyTorch has it: rows are the leading dimensions of an input, vectors have one."""
+        """The shape in PyTorch: rows become the leading dimensions of an input; a row vector has
+        one dimension."""
         rows, cols = output.terms
         lead = leads.get(_text(rows), (size_of(rows, sizes),))
         if rows == (1, {}):
@@ -276,7 +283,7 @@ class Function:
 
 
 def _is_whole(note: str) -> bool:
-    """Of a plan: why values as wide as logits are stored for all rows."""
+    """Whether a plan's note says why values as wide as logits are stored for all rows."""
     return note.startswith("not in chunks of rows: ")
 
 
@@ -294,7 +301,7 @@ def as_matrix(shape: tuple, rows: Any, cols: Any) -> tuple[tuple, tuple]:
 
 
 def bind(terms: Any, size: Any, sizes: dict[str, Any]) -> bool:
-    """Whether the size fits; a symbol that has no number yet gets it."""
+    """Whether the size fits. If a symbol of the size has no value yet, `sizes` gets it."""
     constant, factors = terms
     unknown = [symbol for symbol in factors if symbol not in sizes]
     if unknown:

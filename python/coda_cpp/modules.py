@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules over the ready operators, with parameters of PyTorch's names and layouts: a state dict of
-torch.nn.Linear (weight [out, in]) or of Hugging Face's MLP (gate_proj, up_proj, down_proj) loads as
-it is."""
+"""Modules for the operators of ops, with the parameter names and layouts of PyTorch: a state dict
+of torch.nn.Linear (weight [out, in]) or of Hugging Face's MLP (gate_proj, up_proj, down_proj) loads
+without changes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class LinearResidualRMS(nn.Linear):
 
 
 class RMSLinear(nn.Linear):
-    """A linear layer of rms_norm(x), given the rows' rstd: ops.rms_linear. The norm's weight is the
-    norm's module, whose weight is given too."""
+    """A linear layer of rms_norm(x), given the rows' rstd: ops.rms_linear. The norm's weight
+    belongs to the norm's own module and is passed to each call."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, offset: float = 0.0,
                  device=None, dtype=None) -> None:
@@ -42,8 +42,9 @@ class RMSLinear(nn.Linear):
 
 
 class GatedMLP(nn.Module):
-    """down_proj(activation(gate_proj(h)) ⊙ up_proj(h)) as Hugging Face's LlamaMLP ("silu") and
-    Gemma's ("gelu", "gelu_tanh"); h is x, behind a norm where rstd and its weight are given."""
+    """down_proj(activation(gate_proj(h)) ⊙ up_proj(h)) like Hugging Face's LlamaMLP ("silu") and
+    Gemma's MLP ("gelu", "gelu_tanh"). h is x, or the norm of x if rstd and the norm's weight are
+    given."""
 
     def __init__(self, hidden_size: int, intermediate_size: int, activation: str = "silu",
                  device=None, dtype=None) -> None:
@@ -67,8 +68,8 @@ class GatedMLP(nn.Module):
 
 
 class LinearRope(nn.Linear):
-    """q_proj or k_proj with the rotation of its heads: ops.linear_rope. `head_norm`: with a norm of
-    each head before it (head_norm_weight), as Qwen3 has."""
+    """q_proj or k_proj with rotated heads: ops.linear_rope. With `head_norm` each head is normed
+    before the rotation (head_norm_weight), as in Qwen3."""
 
     def __init__(self, in_features: int, heads: int, head_dim: int, head_norm: bool = False,
                  eps: float = 1e-6, half: bool = True, device=None, dtype=None) -> None:
@@ -86,8 +87,8 @@ class LinearRope(nn.Linear):
 
 
 class LinearCrossEntropy(nn.Linear):
-    """The head of a language model and its loss: ops.linear_cross_entropy, whose options it takes.
-    Returns the loss and how many rows counted."""
+    """The head of a language model and its loss, with the options of ops.linear_cross_entropy.
+    Returns the loss and the number of rows that count."""
 
     def __init__(self, in_features: int, vocabulary: int, device=None, dtype=None,
                  **options) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ready operators: parts of Transformer blocks as one product with its epilogue each.
+"""Operators for parts of Transformer blocks, each a product with its epilogue.
 
-All take tensors of float32, bfloat16 or float16 (products' operands of one type) with any leading
-dimensions, on a CPU or on an H100 or H200; are differentiable by every floating-point argument but
-tables of angles; work under torch.autocast, which casts all but statistics and norms' weights, and
-does not round the gradients of fp32 weights; and under torch.compile. Arithmetic is fp32, what is
-stored is rounded once. They raise coda_cpp.Error (a ValueError) that names the argument for shapes,
-types and devices that do not fit. A plan is compiled once for each set of types, widths and
-attributes; numbers of tokens need no other.
+Tensors are float32, bfloat16 or float16, with any leading dimensions, on a CPU or on an H100 or
+H200; both operands of a product have the same type. The operators are differentiable with respect
+to every floating-point argument except tables of angles. They work with torch.compile and
+torch.autocast, which casts all arguments except statistics and norms' weights, and does not round
+the gradients of fp32 weights. Arithmetic is fp32; stored values are rounded once. Shapes, types and
+devices that do not fit raise coda_cpp.Error (a ValueError), which names the argument. A plan is
+compiled once for each set of types, widths and attributes, and runs for any number of tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NORM = (Argument("rstd", "per_row", True, False),
 
 
 def _normed(given: Given) -> Value:
-    """x with the norm that it was given: rstd ⊙ x ⊙ (offset + norm_weight)."""
+    """The normed x, rstd ⊙ x ⊙ (offset + norm_weight); a factor that was not given is omitted."""
     x = given.x
     if given.norm_weight is not None:
         weight = given.norm_weight
@@ -48,9 +48,9 @@ def linear_residual_rms(x: torch.Tensor, weight: torch.Tensor, residual: torch.T
                         eps: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
     """y = x·weightᵀ + residual, and rstd = rsqrt(mean(y²) + eps) of each row, for the next norm.
 
-    x [..., K], weight [N, K], residual [..., N] -> y [..., N], rstd float32 [...]. The norm itself
-    is applied by what reads y: rms_linear, swiglu_linear and others take rstd. (RMSNorm: Zhang and
-    Sennrich, arXiv 1910.07467; its deferral: Guo et al., arXiv 2605.19269.)
+    x [..., K], weight [N, K], residual [..., N] -> y [..., N], rstd float32 [...]. The operator
+    that reads y applies the norm: rms_linear, swiglu_linear and others take rstd. (RMSNorm: Zhang
+    and Sennrich, arXiv 1910.07467; its deferral: Guo et al., arXiv 2605.19269.)
     """
     made = _LINEAR_RESIDUAL_RMS({"x": x, "weight": weight, "residual": residual}, {"eps": eps})
     return made[0], made[1]
@@ -69,7 +69,7 @@ _RMS_LINEAR = declare(Operator(
 def rms_linear(x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor,
                norm_weight: torch.Tensor | None = None, bias: torch.Tensor | None = None,
                offset: float = 0.0) -> torch.Tensor:
-    """(rstd ⊙ x ⊙ (offset + norm_weight))·weightᵀ + bias: a linear layer behind an RMS norm.
+    """(rstd ⊙ x ⊙ (offset + norm_weight))·weightᵀ + bias: a linear layer after an RMS norm.
 
     x [..., K], weight [N, K], rstd float32 [...], norm_weight [K], bias [N] -> [..., N]. offset 1
     is Gemma's norm. The row scale is applied to the product's tile, not to x.
@@ -93,11 +93,11 @@ _GEGLU_LINEAR = declare(Operator("geglu_linear", _GATED, _gated_linear))
 def swiglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
                   rstd: torch.Tensor | None = None, norm_weight: torch.Tensor | None = None,
                   offset: float = 0.0) -> torch.Tensor:
-    """silu(h·gateᵀ) ⊙ (h·upᵀ), h being x or, where these are given, x ⊙ rstd ⊙ (offset +
-    norm_weight).
+    """silu(h·gateᵀ) ⊙ (h·upᵀ), where h is x ⊙ rstd ⊙ (offset + norm_weight). Without rstd or
+    norm_weight the factor is omitted.
 
     x [..., K], gate and up [N, K], rstd float32 [...], norm_weight [K] -> [..., N]. (SwiGLU:
-    Shazeer, arXiv 2002.05202.) The weights are as Hugging Face's gate_proj and up_proj.
+    Shazeer, arXiv 2002.05202.) The weights have the layout of Hugging Face's gate_proj and up_proj.
     """
     return _SWIGLU_LINEAR(
         {"x": x, "gate": gate, "up": up, "rstd": rstd, "norm_weight": norm_weight},
@@ -107,9 +107,9 @@ def swiglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
 def geglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
                  rstd: torch.Tensor | None = None, norm_weight: torch.Tensor | None = None,
                  offset: float = 0.0, approximate: str = "none") -> torch.Tensor:
-    """gelu(h·gateᵀ) ⊙ (h·upᵀ): as swiglu_linear.
+    """gelu(h·gateᵀ) ⊙ (h·upᵀ), with the arguments of swiglu_linear.
 
-    approximate: "none" (by erf) or "tanh", as torch.nn.functional.gelu has it.
+    approximate: "none" (with erf) or "tanh", as in torch.nn.functional.gelu.
     """
     names = {"none": "gelu", "tanh": "gelu_tanh"}
     if approximate not in names:
@@ -135,7 +135,7 @@ def _as_index(op: str, name: str, index: torch.Tensor) -> torch.Tensor:
         return index
     if index.dtype != torch.int64:
         raise Error(f"{op}: argument '{name}' must be int64 or int32, but it is {index.dtype}")
-    # What int32 has not stays outside of every range.
+    # A value outside int32 stays outside every valid range.
     return index.clamp(-2**31, 2**31 - 1).to(torch.int32)
 
 
@@ -169,10 +169,10 @@ def linear_rope(x: torch.Tensor, weight: torch.Tensor, cos: torch.Tensor, sin: t
     """h·weightᵀ with the pairs of each head rotated (RoPE: Su et al., arXiv 2104.09864): q or k.
 
     x [..., K], weight [heads * head_dim, K], cos and sin [P, head_dim / 2], positions int [...],
-    each in [0, P), -> [..., heads * head_dim]. h is x behind the norm of rstd and norm_weight, as
-    in swiglu_linear. head_norm_weight [head_dim]: each head is normed by itself (RMS, eps) before
-    it is rotated, as Qwen3's q_norm and k_norm do. half: pairs are (j, j + head_dim / 2) of a head,
-    as Hugging Face has them; else (2j, 2j + 1). offset is added to both norms' weights.
+    each in [0, P), -> [..., heads * head_dim]. h is x after the norm of rstd and norm_weight, as in
+    swiglu_linear. With head_norm_weight [head_dim] each head is normed (RMS, eps) before it is
+    rotated, as by Qwen3's q_norm and k_norm. half: the pairs of a head are (j, j + head_dim / 2),
+    as in Hugging Face's models; otherwise (2j, 2j + 1). offset is added to both norms' weights.
     """
     require_tensors("linear_rope", ("weight", "cos", "sin", "positions"),
                     (weight, cos, sin, positions))
@@ -229,19 +229,20 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
                          rstd: torch.Tensor | None = None,
                          norm_weight: torch.Tensor | None = None, offset: float = 0.0,
                          chunk_rows: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
-    """The cross-entropy of logits x·weightᵀ, and how many rows count; no logits are returned.
+    """The cross-entropy of logits x·weightᵀ, and the number of rows that count; no logits are
+    returned.
 
     x [..., K], weight [V, K], targets int [...], each in [0, V) or ignore_index -> loss float32 []
-    (or [...] for reduction "none"), count float32 []. As torch.nn.functional.cross_entropy with
-    "mean", "sum" or "none"; z_loss adds z_loss * logsumexp² to each row that counts (PaLM, arXiv
-    2204.02311), soft_cap makes each logit cap * tanh(logit / cap) first (Gemma 2; 0: not). A mean
-    over no row is NaN. rstd and norm_weight: the norm before the head, as in swiglu_linear.
-    chunk_rows: logits are made and consumed in so many rows at a time, with both gradients taken at
-    once; -1 chooses (where they would take more than 256 MiB), 0 stores them whole. With "none" the
-    backward makes the logits of a chunk again, since their gradients wait for one of each row.
-    To divide a sum by another count (gradient accumulation), take "sum" and the counts. Targets
-    that lie elsewhere are an Error on a CPU, and on a GPU after coda_cpp.checking(True); without,
-    such a row's target counts as logit 0.
+    (or [...] for reduction "none"), count float32 []. reduction is "mean", "sum" or "none", as in
+    torch.nn.functional.cross_entropy. z_loss adds z_loss * logsumexp² to each row that counts
+    (PaLM, arXiv 2204.02311). soft_cap replaces each logit by cap * tanh(logit / cap) (Gemma 2; 0:
+    no cap). A mean over no rows is NaN. rstd and norm_weight: the norm before the head, as in
+    swiglu_linear. chunk_rows: logits and both gradients are computed for this number of rows at
+    once; -1 chooses the number (if all logits would take more than 256 MiB), 0 stores all logits.
+    With "none" the backward recomputes the logits of each chunk, because their gradients need an
+    upstream gradient for each row. To divide a sum by another count (gradient accumulation), use
+    "sum" and the counts. Targets outside these values raise an Error on a CPU, and on a GPU after
+    coda_cpp.checking(True); otherwise the target of such a row counts as logit 0.
     """
     if reduction not in ("mean", "sum", "none"):
         raise Error(f"linear_cross_entropy: reduction '{reduction}' is none of 'mean', 'sum', "
@@ -294,15 +295,16 @@ def linear_log_prob(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, *,
                     offset: float = 0.0, temperature: float = 1.0, soft_cap: float = 0.0,
                     entropy: bool = True, chunk_rows: int = -1
                     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The log-probability of a column a row under softmax(x·weightᵀ / temperature), and the rows'
-    entropy in nats: what policy gradients (GRPO, PPO) and DPO take. No logits are returned.
+    """The log-probability of one column per row under softmax(x·weightᵀ / temperature), and the
+    rows' entropy in nats, for policy gradients (GRPO, PPO) and DPO. No logits are returned.
 
     x [..., K], weight [V, K], ids int [...], each in [0, V) -> log_prob float32 [...], entropy
-    float32 [...]; both are differentiable, and `entropy` false leaves the second None. rstd and
-    norm_weight: the norm before the head, as in swiglu_linear. soft_cap and chunk_rows: as in
-    linear_cross_entropy. Where logits take more than 256 MiB (or chunk_rows says so), the backward
-    makes them again in chunks of rows: one product more, and none is stored for all rows. Ids that
-    lie elsewhere are an Error on a CPU, and on a GPU after coda_cpp.checking(True).
+    float32 [...]; both are differentiable. If `entropy` is false, the second result is None. rstd
+    and norm_weight: the norm before the head, as in swiglu_linear. soft_cap and chunk_rows: as in
+    linear_cross_entropy. If all logits take more than 256 MiB (or chunk_rows is positive), the
+    backward recomputes them in chunks of rows: this costs one more product, and the logits of all
+    rows are never stored. Ids outside [0, V) raise an Error on a CPU, and on a GPU after
+    coda_cpp.checking(True).
     """
     require_numbers("linear_log_prob", {"temperature": temperature, "soft_cap": soft_cap,
                                         "chunk_rows": chunk_rows})

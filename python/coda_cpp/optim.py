@@ -50,9 +50,8 @@ torch.library.register_fake("coda_cpp::adamw_", lambda *arguments: None, lib=_LI
 
 class AdamW(torch.optim.Optimizer):
     """torch.optim.AdamW's step (Loshchilov and Hutter, arXiv 1711.05101) in one pass over each
-    parameter, the same bits for any number of threads. Parameters are float32, dense, on a CPU; the
-    state dict is that of torch.optim.AdamW (step, exp_avg, exp_avg_sq), which loads here and there.
-    """
+    parameter, with the same bits for any number of threads. Parameters must be float32, dense and
+    on a CPU. The state dict (step, exp_avg, exp_avg_sq) can be exchanged with torch.optim.AdamW."""
 
     def __init__(self, params: Iterable, lr: float = 1e-3,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,

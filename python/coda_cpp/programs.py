@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One's own functions on tensors, with autograd: of tiles (`program`) and of graphs
+"""User-defined functions on tensors, with autograd: over tiles (`program`) and from graphs
 (`GraphFunction`)."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _unused(given: Any) -> list[Output]:
 
 
 class _ProgramOperator(Operator):
-    """All programs are one operator of PyTorch's: its text says which."""
+    """One PyTorch operator for all programs; its text argument selects the program."""
 
     @staticmethod
     @functools.cache
@@ -49,7 +49,7 @@ class _ProgramOperator(Operator):
             dtypes.append(found)
         return repr((spec, dtypes, tensors[0].device.type))
 
-    @functools.cache  # noqa: B019 (there is one, which lives as long as the process)
+    @functools.cache  # noqa: B019 (the only instance lives as long as the process)
     def function(self, key: str) -> Function:
         spec, dtypes, device = ast.literal_eval(key)
         name, arguments, outputs, texts = self._facts(spec)
@@ -71,7 +71,7 @@ _PROGRAM = declare(_ProgramOperator("program", (), _unused))
 
 
 class TileFunction:
-    """What `program` makes of a function: called on tensors it gives what the function returns."""
+    """The result of `program`: a callable on tensors that returns the function's results."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
@@ -87,10 +87,11 @@ class TileFunction:
         arguments = [(*argument, argument[0] in trace.products) for argument in self._arguments]
         self._is_tuple = isinstance(returned, tuple)
         self._spec = repr((self.name, arguments, self._outputs, self._texts))
-        self.text()  # a program that is wrong is an error here
+        self.text()  # raises the error of a wrong program here
 
     def _written(self, trace: tiles.Trace, returned: Any) -> tuple[list[str], list[str]]:
-        """The names of what is returned, and the programs with places for types."""
+        """The names of the returned values, and the programs as format strings with placeholders
+        for types."""
         results = returned if isinstance(returned, tuple) else (returned,)
         outputs, lines, finalizers = [], list(trace.lines), []
         for i, result in enumerate(results):
@@ -124,7 +125,7 @@ class TileFunction:
         return {name: dtype or "f32" for name, _, dtype in self._arguments}
 
     def text(self) -> str:
-        """The programs, for fp32 tensors; what is written here is what was traced."""
+        """The text of the programs as traced, for fp32 tensors."""
         return "\n".join(_core.Program.parse(text.format(**self._types())).text()
                          for text in self._texts)
 
@@ -149,14 +150,14 @@ def _size(terms: tuple[int, Mapping[str, int]]) -> str:
 
 
 def _needs(tensors: Sequence[torch.Tensor]) -> int:
-    """Bit i: whether tensor i needs a gradient."""
+    """A bit mask: bit i is set if tensor i needs a gradient."""
     if not torch.is_grad_enabled():
         return 0
     return sum(1 << i for i, tensor in enumerate(tensors) if tensor.requires_grad)
 
 
 def program(function: Callable[..., Any]) -> TileFunction:
-    """Makes of a plain function over tiles a function of tensors, its backward derived.
+    """Turns a plain function over tiles into a function of tensors with a derived backward.
 
         @coda_cpp.program
         def scaled(x: "[M, K]", w: "[N, K]", r: "[M]"):
@@ -165,18 +166,20 @@ def program(function: Callable[..., Any]) -> TileFunction:
         y = scaled(x, w, r)     # PyTorch's tensors, with autograd
         print(scaled.text())
 
-    Annotations are the tensors' shapes, with a type where only that is taken ("[M]:i32"). Leading
-    dimensions of a tensor are its rows; symbols get their numbers at the call. The function is
-    called once, here: Python's control flow is of that moment. It returns a value, a reduction or a
-    tuple of these: matrices in the first matrix's type, vectors in fp32. Raises Error, with the
-    program's line, for a function that makes no program.
+    Annotations are the tensors' shapes, and the type if only one type is allowed ("[M]:i32").
+    Leading dimensions of a tensor are its rows; symbols get their values at the call. `program`
+    calls the function once, so Python's control flow is evaluated at that time. The function
+    returns a value, a reduction or a tuple of values and reductions; matrices have the first
+    matrix's type, vectors are fp32. Raises Error, with the program's line, if the traced program is
+    not valid.
     """
     return TileFunction(function)
 
 
 class _GraphOperator(_ProgramOperator):
-    """All graphs are one operator too. Its text is a name that says what is computed, and by which
-    build of this package: caches of compiled graphs may have it in another process."""
+    """One PyTorch operator for all graphs. Its text argument is a digest of the computation and of
+    this package's files, because PyTorch's caches of compiled graphs may call the operator in
+    another process."""
 
     made: dict[str, Function] = {}
 
@@ -196,7 +199,7 @@ GRAPH = declare(_GraphOperator("graph", (), _unused))
 
 @functools.cache
 def _build() -> bytes:
-    """Of all files that this package runs."""
+    """The digest of all files that this package runs."""
     digest = hashlib.sha256()
     for path in sorted(pathlib.Path(__file__).parent.rglob("*.*")):
         if path.suffix in (".py", ".so"):
@@ -210,10 +213,10 @@ class GraphFunction:
         f = coda_cpp.GraphFunction([x, w], {"y": y}, name="layer")
         out = f(x_tensor, w_tensor)
 
-    Matrices that it stores are of the type `storage`, vectors fp32. Results come in the order of
-    `outputs`: one alone, or a tuple. Tables are not differentiated. With `products` "fp8" (or
-    another recipe of docs/fp8.md) and bf16 storage, products are in 8 bits where there are
-    gradients and the numbers of rows are multiples of 16. `rounded` and `objective`: Function's.
+    Stored matrices have the type `storage`, vectors are fp32. Results are in the order of
+    `outputs`: a single tensor or a tuple. Tables are not differentiated. With `products` "fp8" (or
+    another recipe of docs/fp8.md) and bf16 storage, products are in 8 bits in calls with gradients
+    whose numbers of rows are multiples of 16. `rounded` and `objective`: see Function.
     """
 
     def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,
@@ -244,15 +247,15 @@ class GraphFunction:
         self._register()
 
     def _register(self) -> None:
-        """Scales of products in 8 bits belong to a use: each has a name of its own, by its place
-        among those of the process. So a graph that a cache has of another process calls the uses
-        that stand in these places here."""
+        """Each use with products in 8 bits has its own scales, and so its own name: a number that
+        counts the functions of this process. A graph from a cache of another process calls the uses
+        with the same numbers in this process."""
         made = _GraphOperator.made
         self.spec = f"{self.kind}#{len(made)}" if self.function.products else self.kind
         self.function = made.setdefault(self.spec, self.function)
 
     def another_use(self) -> GraphFunction:
-        """The same function, with scales of its own where products are in 8 bits."""
+        """The same function, with separate scales if products are in 8 bits."""
         other = copy.copy(self)
         other.function = self.function.another_use()
         other._register()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends, and plans run on tensors that the caller has."""
+"""Backends, and sessions that run plans on the caller's tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coda_cpp._core import Error
 
 _backends: dict[tuple[str, int], _core.Backend] = {}
 _lock = threading.Lock()
-RUNNERS = 64  # sessions that a plan keeps: launches and their arguments, no memory of tensors
+RUNNERS = 64  # cached sessions of a plan: launches and their arguments, no memory for tensors
 
 
 def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
@@ -31,7 +31,7 @@ def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
 
 @dataclasses.dataclass(frozen=True)
 class TensorFacts:
-    """A TensorInfo as plain Python, which is read at every call."""
+    """A TensorInfo as plain Python values, because every call reads them."""
 
     name: str
     role: str
@@ -49,7 +49,8 @@ def facts_of(plan: _core.Plan) -> list[TensorFacts]:
 
 
 def size_of(terms: tuple[int, Mapping[str, int]], sizes: Mapping[str, int]) -> int:
-    """The number of a size such as 2*I + 4, whose symbols may be PyTorch's symbolic ones."""
+    """The value of a size such as 2*I + 4. The values of symbols may be PyTorch's symbolic
+    integers."""
     constant, factors = terms
     for symbol, factor in factors.items():
         if symbol not in sizes:
@@ -69,7 +70,8 @@ def shape_of(tensor: _core.TensorInfo | TensorFacts, sizes: Mapping[str, int]) -
 
 
 class Runners:
-    """The sessions of a plan of one phase: one for each sizes, device and stream."""
+    """The sessions of a plan with one phase: one for each combination of sizes, device and
+    stream."""
 
     def __init__(self, plan: _core.Plan) -> None:
         self.tensors = facts_of(plan)
@@ -80,13 +82,13 @@ class Runners:
 
     def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int]
             ) -> None:
-        """All tensors are dense and lie on the device (PyTorch's). What the plan works in is lent
-        for this call alone, so sessions that wait for other sizes hold no memory."""
+        """Runs the plan on PyTorch tensors, which must be dense and on the device. Temporary memory
+        is allocated for this call only, so the cached sessions of other sizes hold no memory."""
         import torch
 
         stream = 0
         if device.type == "cuda":
-            # As Inductor asks for it: current_stream() makes an object first, which takes longer.
+            # As in Inductor: current_stream() creates an object, which takes longer.
             stream = torch._C._cuda_getCurrentRawStream(device.index)
         key = (sizes, device, stream)
         with self._lock:
@@ -103,8 +105,9 @@ class Runners:
             runner.run(addresses, stream)
             return
         if device.type == "cuda":
-            # By PyTorch's caching allocator, so that its figures count it. It may be given to
-            # others at once: what they run on this stream comes behind.
+            # From PyTorch's caching allocator, so that its statistics include this memory. The
+            # memory may be reused immediately after the call, because later work on this stream
+            # runs after the plan.
             memory = torch.empty(runner.lent_bytes, dtype=torch.uint8, device=device)
             runner.run(addresses, stream, memory.data_ptr())
         else:
@@ -112,8 +115,8 @@ class Runners:
 
 
 class _HostMemory:
-    """What all plans on the host work in, one after another. It is kept, because fresh pages would
-    have to be cleared by the system at each call."""
+    """The temporary memory of all plans on the host, which use it one after another. It is never
+    freed, because the system would have to clear new pages at each call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -133,15 +136,15 @@ _host_memory = _HostMemory()
 
 
 class Session:
-    """A plan prepared for sizes, called on tensors of PyTorch, NumPy or DLPack.
+    """A plan prepared for given sizes, which runs on tensors of PyTorch, NumPy or DLPack.
 
         plan = coda_cpp.compile(graph, outputs=[("y", y)], seeds=[], gradients=[], sizes={"M": 8})
         session = coda_cpp.Session(plan, {"M": 8})
         session.run({"x": x, "w": w, "y": y})    # y is written
 
-    A plan with a backward is two sessions: see Plan.split(). Tensors are dense, of the plan's types
-    and shapes; on the "gpu" backend they are CUDA tensors, and the work goes to PyTorch's
-    current stream. One thread at a time runs on a backend; others wait.
+    A plan with a backward needs two sessions: see Plan.split(). Tensors must be dense and have the
+    plan's types and shapes. On the "gpu" backend they must be CUDA tensors, and the work goes to
+    PyTorch's current stream. A backend runs one thread at a time; other threads wait.
     """
 
     def __init__(self, plan: _core.Plan, sizes: Mapping[str, int], on: str = "cpu") -> None:
@@ -153,7 +156,8 @@ class Session:
         self._runner = _core.PlanRunner(plan, backend(on), self.sizes, order)
 
     def run(self, tensors: Mapping[str, Any]) -> None:
-        """Reads the inputs and writes the outputs. Raises Error that names what does not fit."""
+        """Reads the inputs and writes the outputs. Raises Error, with the tensor's name, for a
+        tensor that does not fit."""
         unknown = set(tensors) - {tensor.name for tensor in self.tensors}
         if unknown:
             raise Error(f"the plan has no tensor {', '.join(sorted(unknown))}; it takes "

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function over tiles is written in: it is called once, with stand-ins for its tensors, and
-what it does is written down as a program (docs/program-text.md says what each means).
+"""The operations for functions over tiles. Such a function is called once, with placeholders for
+its tensors, and the calls are traced as a program (docs/program-text.md defines each operation).
 
     @coda_cpp.program
     def scaled(x: "[M, K]", w: "[N, K]", r: "[M]"):
         return tiles.silu(tiles.gemm(x, w) * tiles.per_row(r))
 
-What such a function returns is stored. `write_program` takes functions that store by effects, as
-the text does: they may be finalizers, and have all that the language has.
+The returned values are stored. `write_program` is for functions that store by effects, as the text
+of programs does: they may be finalizers, and may use the whole language.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHAPE = re.compile(r"\[([^\],]+)(?:,([^\],]+))?\](?::(\w+))?|(scalar)")
 
 
 class Trace:
-    """The lines of a program that is being written."""
+    """The lines of a program that is being traced."""
 
     current: Trace | None = None  # of the function that is being called
 
@@ -50,7 +50,7 @@ class Trace:
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """A stand-in for a tensor: what is loaded of it is a value."""
+    """A placeholder for a tensor. Loads such as tile() give values."""
 
     trace: Trace
     name: str
@@ -59,18 +59,18 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Annotation:
-    """What a function says of a tensor that it takes: "[M, K]", "[M]:i32" or "scalar"."""
+    """A function's annotation of a tensor argument: "[M, K]", "[M]:i32" or "scalar"."""
 
     name: str
     shape: str  # with its brackets; empty: a scalar
-    dtype: str  # empty: none is said
+    dtype: str  # empty: not given
     is_matrix: bool
 
 
 def annotations_of(function: Callable[..., Any]) -> Iterator[Annotation]:
     shapes = inspect.get_annotations(function)
     for parameter in inspect.signature(function).parameters:
-        text = str(shapes.get(parameter, "")).strip("\"' ")  # quoted twice: as text of a text
+        text = str(shapes.get(parameter, "")).strip("\"' ")  # annotations may be quoted twice
         match = _SHAPE.fullmatch(text)
         if match is None:
             raise Error(f"{function.__name__}: argument '{parameter}' needs a shape as its "
@@ -112,7 +112,7 @@ class Tile:
     def __neg__(self) -> Tile:
         return elementwise("neg", self)
 
-    # Comparisons are 1 or 0; for == and != there are equal and not_equal.
+    # Comparisons give 1 or 0. Use equal and not_equal for == and !=.
     def __lt__(self, other: Operand) -> Tile:
         return elementwise("less", self, other)
 
@@ -137,13 +137,13 @@ Operand = Tile | float
 
 @dataclasses.dataclass(frozen=True)
 class Reduced:
-    """A reduction of each row or column of a value, which a function returns: partial sums in the
-    epilogue, combined by a program of their own."""
+    """A reduction of each row or column of a value, which a function may return. The epilogue
+    stores partials, and a second program combines them."""
 
     value: Tile
     by_row: bool
     kind: str
-    result: str = ""  # of a kind with several
+    result: str = ""  # which result, if the kind has several
 
 
 def _trace_of(operands: Sequence[Any]) -> Trace:
@@ -162,7 +162,7 @@ def _text(operand: Operand) -> str:
 
 
 def elementwise(name: str, *operands: Operand) -> Tile:
-    """The operation of that name of values and numbers."""
+    """Applies the elementwise operation with this name to values and numbers."""
     known = _core.language()["operations"]
     if name not in known:
         raise Error(f"there is no elementwise operation '{name}'; there are " + ", ".join(known))
@@ -193,13 +193,13 @@ def scaled(tensor: Tensor, scales: Tensor) -> Scaled:
 
 
 def gemm(a: Tensor | Scaled, b: Tensor | Scaled, layout: str = "") -> Tile:
-    """The product along the dimension that both have; where they have more in common, layout says
-    which: "nn", "nt", "tn" or "tt" (t: stored transposed)."""
+    """The product, which contracts the dimension that both operands have. If they share more than
+    one dimension, give the layout: "nn", "nt", "tn" or "tt" (t: stored transposed)."""
     return gemm_sum((a, b, layout))
 
 
 def gemm_sum(*products: tuple[Any, ...]) -> Tile:
-    """The sum of products (a, b) or (a, b, layout), in one pass."""
+    """The sum of products (a, b) or (a, b, layout), in one GEMM."""
     texts = []
     for a, b, *layout in products:
         for operand in (a, b):
@@ -213,8 +213,8 @@ def gemm_sum(*products: tuple[Any, ...]) -> Tile:
 
 
 def tile(tensor: Tensor, rows: Tensor | None = None, repeat: int | str = 1) -> Tile:
-    """A stored matrix; rows: row i is row rows[i] (an i32 vector); repeat: side by side, so many
-    times, which a symbol may say ("H")."""
+    """Loads a stored matrix. With rows (an i32 vector) row i is row rows[i] of the tensor. repeat:
+    the number of copies side by side, which may be a symbol ("H")."""
     more = f", rows={rows.text}" if rows is not None else ""
     return _loaded("tile", tensor, more + (f", repeat={repeat}" if repeat != 1 else ""))
 
@@ -225,7 +225,8 @@ def per_row(tensor: Tensor) -> Tile:
 
 
 def per_column(tensor: Tensor, repeat: int | str = 1) -> Tile:
-    """A vector with a value for each column; repeat: side by side, as a weight of each head."""
+    """A vector with a value for each column. repeat: the number of copies side by side, for example
+    one for each head."""
     return _loaded("per_column", tensor, f", repeat={repeat}" if repeat != 1 else "")
 
 
@@ -234,29 +235,30 @@ def scalar(tensor: Tensor) -> Tile:
 
 
 def column_index(columns: str | int = "") -> Tile:
-    """0, 1, ..., columns - 1 along the columns; without a number as many as what it meets has."""
+    """0, 1, ..., columns - 1 along the columns. Without `columns` the number follows from the value
+    that it is combined with."""
     return _current("column_index").value(f"column_index({columns})")
 
 
 def size(of: str | int) -> Tile:
-    """The value of a size of the run, for arithmetic: size("N"), size("2*I + 4")."""
+    """The value of a size when the program runs, for arithmetic: size("N"), size("2*I + 4")."""
     return _current("size").value(f"size({of})")
 
 
 def as_stored(value: Tile, dtype: str) -> Tile:
-    """The value rounded as a store to that type rounds."""
+    """The value, rounded as by a store to this type."""
     return _trace_of([value]).value(f"as_stored({value.text}, {dtype})")
 
 
 def constants(*tensors: Tensor) -> None:
-    """Tensors that have no gradient."""
+    """Declares tensors that have no gradient."""
     _current("constants").lines.append(
         f"  constants({', '.join(tensor.name for tensor in tensors)})")
 
 
 def split_pairs(value: Tile, pairs: str | int) -> tuple[Tile, Tile]:
     """Members of pairs of columns: "concatenated" (j and N/2 + j), "interleaved" (2j and 2j + 1),
-    or halves of each so many columns. Use both."""
+    or a number g: columns j and g/2 + j of each group of g columns. Use both members."""
     trace = _trace_of([value])
     first, second = f"value_{trace.count}", f"value_{trace.count + 1}"
     trace.count += 2
@@ -285,19 +287,20 @@ def repeat_group(value: Tile, group: int | str) -> Tile:
 
 
 def select_column(value: Tile, index: Tile) -> Tile:
-    """value[i, index[i]] of each row, 0 where there is no such column; can only be returned."""
+    """value[i, index[i]] of each row i, or 0 if there is no such column. The result can only be
+    returned or stored."""
     return _trace_of([value]).value(f"select_column({value.text}, {index.text})")
 
 
 def row_reduction(value: Tile, kind: str, result: str = "") -> Reduced:
-    """A reduction of each row, which the function returns: "sum", "max", "abs_max" (the largest
-    magnitude), "log_sum_exp" or "mean_m2"; of the last two `result` says which of their results
-    ("log_sum_exp", "max", "log_sum"; "mean", "m2")."""
+    """A reduction of each row, for the function to return: "sum", "max", "abs_max" (the largest
+    magnitude), "log_sum_exp" or "mean_m2". The last two have several results, and `result` selects
+    one ("log_sum_exp", "max", "log_sum"; "mean", "m2")."""
     return Reduced(value, True, kind, result)
 
 
 def column_reduction(value: Tile, kind: str, result: str = "") -> Reduced:
-    """The same of each column."""
+    """Like row_reduction, for each column."""
     return Reduced(value, False, kind, result)
 
 
@@ -331,11 +334,11 @@ def row_squared_deviations(value: Tile) -> Reduced:
     return row_reduction(value, "mean_m2", "m2")
 
 
-# ---- What only functions of write_program have: effects, and the values of finalizers.
+# ---- Only for write_program: effects, and the values of finalizers.
 
 
 def store(tensor: Tensor | str, value: Tile) -> None:
-    """Stores in a tensor, "y:bf16", or in one that the function takes."""
+    """Stores in a new tensor, "y:bf16", or in one of the function's tensors."""
     _effect("store", tensor, value.text)
 
 
@@ -344,12 +347,12 @@ def store_transposed(tensor: Tensor | str, value: Tile) -> None:
 
 
 def abs_max_into(scalar: Tensor | str, value: Tile) -> None:
-    """Raises the scalar to the largest magnitude of the value."""
+    """Sets the scalar to the maximum of itself and the largest magnitude of the value."""
     _effect("abs_max_into", scalar, value.text)
 
 
 def row_partial(tensor: str, kind: str, value: Tile) -> None:
-    """Reduces each row: one partial for 64 columns."""
+    """Reduces each row to one partial for each 64 columns."""
     _effect("row_partial", tensor, f"{kind}({value.text})")
 
 
@@ -358,7 +361,8 @@ def column_partial(tensor: str, kind: str, value: Tile) -> None:
 
 
 def combine_rows(kind: str, partial: Tensor, result: str = "") -> Tile:
-    """The reduction of each row, of its partials; `partial` has the shape of what was reduced."""
+    """The reduction of each row, from its partials. `partial` has the shape of the reduced
+    value."""
     return partial.trace.value(f"combine_rows({kind}({partial.text}){_more(result)})")
 
 
@@ -372,7 +376,7 @@ def reduce_vector(value: Tile) -> Tile:
 
 
 def transpose_vector(value: Tile) -> Tile:
-    """[M, 1] from [1, M] and back."""
+    """Turns [1, M] into [M, 1], and [M, 1] into [1, M]."""
     return _trace_of([value]).value(f"transpose_vector({value.text})")
 
 
@@ -392,8 +396,7 @@ def _effect(word: str, tensor: Tensor | str, text: str) -> None:
 
 
 def write_program(function: Callable[..., Any]) -> _core.Program:
-    """The program that a function writes with effects, one line of text for each call: the same as
-    parse of that text.
+    """Traces a function with effects as a program, with one line of text for each call.
 
         @tiles.write_program
         def residual(y: "[M, K]:bf16", w: "[N, K]:bf16", x0: "[M, N]:bf16"):
@@ -401,7 +404,7 @@ def write_program(function: Callable[..., Any]) -> _core.Program:
             tiles.store("x:bf16", x)
             tiles.row_partial("squares", "sum", x * x)
 
-    Raises Error, with the program's line, for a function that makes no program.
+    Raises Error, with the program's line, if the traced program is not valid.
     """
     trace = Trace()
     tensors = [Tensor(trace, given.name, given.name + given.shape
@@ -450,8 +453,8 @@ def not_equal(a: Operand, b: Operand) -> Tile:
 
 
 def random(seed: Operand, row: Operand, column: Operand) -> Tile:
-    """In [0, 1), the same for the same three whole numbers: a mask of dropout that the backward
-    makes again."""
+    """A number in [0, 1) that depends only on the three whole numbers, so the backward can
+    recompute the mask of dropout."""
     return elementwise("random", seed, row, column)
 
 
@@ -460,7 +463,7 @@ def relu(x: Tile) -> Tile:
 
 
 def absolute(x: Tile) -> Tile:
-    """As abs(x)."""
+    """The same as abs(x)."""
     return elementwise("abs", x)
 
 
@@ -501,7 +504,7 @@ def silu(x: Tile) -> Tile:
 
 
 def gelu(x: Tile) -> Tile:
-    """Exact, by erf."""
+    """Exact, with erf."""
     return elementwise("gelu", x)
 
 
