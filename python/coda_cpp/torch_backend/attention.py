@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention whose mask is provably the causal one is told so, and takes its fast path.
+"""If attention's mask is provably causal, sets is_causal instead, so attention takes its fast path.
 
-The proof is by the graph that makes the mask (mask_proof.py). A mask that is not proven stays.
+The proof uses the graph that computes the mask (mask_proof.py). Other masks are not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _ATTENTION = _aten.scaled_dot_product_attention.default
 
 
 def _grouped(node: Any) -> tuple[fx.Node, int] | None:
-    """Keys or values that are heads repeated for their queries: the heads, and how often."""
+    """For keys or values whose heads are repeated for grouped queries: the heads before the
+    repetition, and the number of repetitions."""
     if not isinstance(node, fx.Node) or node.target not in (
             _aten.reshape.default, _aten.view.default, _aten._unsafe_view.default):
         return None
@@ -40,7 +41,8 @@ def _grouped(node: Any) -> tuple[fx.Node, int] | None:
 
 
 def _is_of(mask: fx.Node, query: Any, key: Any) -> bool:
-    """Whether the mask has an element for each score, or is repeated along leading dimensions."""
+    """Whether the mask has an element for each score, possibly broadcast along leading
+    dimensions."""
     mask, query, key = (node.meta["val"].shape for node in (mask, query, key))
     scores = (*query[:-1], key[-2])
     return len(mask) <= len(scores) and all(map(same, mask[-2:], scores[-2:])) and all(
@@ -48,20 +50,20 @@ def _is_of(mask: fx.Node, query: Any, key: Any) -> bool:
 
 
 class Causal:
-    """What is known of the masks of a graph."""
+    """Finds the causal masks of a graph."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self._prover = mask_proof.Prover(mask_proof.written(graph))
 
     def is_mask(self, node: fx.Node) -> bool:
-        """Whether node[..., i, j] is the causal mask: True, or 0.0, for j <= i alone."""
+        """Whether node[..., i, j] is the causal mask: True, or 0.0, only for j <= i."""
         if node.op == "placeholder":
             return bool(node.meta.get(CAUSAL))
         return mask_proof.is_causal(self._prover, node)
 
     def tell(self, graph: fx.Graph) -> int:
-        """Calls of attention with a causal mask become such with is_causal, and heads of keys and
-        values that were repeated for the mask's sake are given once. How many there were."""
+        """Replaces causal masks of attention calls by is_causal, and passes heads of keys and
+        values without repetition. Returns the number of changed calls."""
         told = 0
         for node in graph.nodes:
             if node.target is not _ATTENTION:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.autocast written out: the conversions that it makes while a model runs, as operations of
-the graph, so that regions see the types that products have. Autocast has nothing left to do then.
-"""
+"""Makes the conversions of torch.autocast explicit operations of the graph, so that regions see the
+types of products. Afterwards autocast has no effect."""
 
 from __future__ import annotations
 
@@ -24,9 +23,10 @@ def _is_cast_by(node: fx.Node, device: str) -> bool:
 
 def write_out(graph: fx.Graph, inputs: Sequence[Any],
               changes: Callable[[fx.Node], bool] = lambda node: False) -> bool:
-    """Makes the conversions explicit; whether there were any. The graph is as make_fx traced it,
-    under what torch.autocast is now and with the sections that the model has itself; calls of
-    subgraphs are told under which they are. `changes`: whether a tensor is written in place."""
+    """Makes the conversions explicit, and returns whether there were any. The graph must be as
+    make_fx traced it. Both the current torch.autocast and the model's own sections apply; calls of
+    subgraphs get the autocast state in their metadata. `changes`: whether a tensor is written in
+    place."""
     devices = {tensor.device.type for tensor in inputs if isinstance(tensor, torch.Tensor)}
     device = "cuda" if "cuda" in devices else "cpu"
     states = [(torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))]
@@ -51,7 +51,8 @@ def write_out(graph: fx.Graph, inputs: Sequence[Any],
 
 def _convert_operands(node: fx.Node, low: torch.dtype,
                       made: _Conversions) -> None:
-    """Operations that autocast knows run in its type or in fp32; what they made says in which."""
+    """Operations that autocast handles run in its type or in fp32; the type of the result shows
+    which."""
     result = node.meta.get("val")
     if not isinstance(result, torch.Tensor) or result.dtype not in (low, torch.float32):
         return
@@ -75,7 +76,8 @@ def _convert_ours(node: fx.Node, low: torch.dtype,
 
 
 class _Conversions:
-    """Each is made once, as autocast keeps those of weights, but for tensors that are written."""
+    """Inserts each conversion only once, like autocast's cache for weights, except for tensors that
+    are written in place."""
 
     def __init__(self, graph: fx.Graph, changes: Callable[[fx.Node], bool]) -> None:
         self._graph, self._changes, self.is_any = graph, changes, False

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile(model, backend="coda"): regions of a model's graph as fused programs.
+"""torch.compile(model, backend="coda"): replaces regions of a model's graph by fused programs.
 
-Dynamo's graph is normalised before autograd; regions of operations that are understood (import)
-and have a product become one operator each, with a derived backward; the rest, with these
-operators, goes to Inductor. Attention and what else is not understood stays PyTorch's. Nothing here
-knows a model.
+Dynamo's graph is normalised before autograd. Each region of supported operations with at least one
+product becomes one operator with a derived backward. Inductor compiles the graph with these
+operators. PyTorch runs attention and all unsupported operations. There is no model-specific code.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ def _short(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.").removesuffix(".default").removesuffix(".Tensor")
 
 
-@_use_lazy_graph_module(True)  # graphs on the way are read, and only the last is called
+@_use_lazy_graph_module(True)  # intermediate graphs are read; only the last one is called
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options: Options,
          facts: Sequence[dict[str, Any]] | None = None,
          kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
-    """The module with its regions as operators; itself where nothing changes. facts and kinds: see
-    Normal."""
+    """The module with its regions as operators, or the module itself if nothing changes. facts and
+    kinds: see Normal."""
     try:
         normal = Normal(module, inputs, facts, kinds)
     except NotUnderstood as why:
@@ -83,7 +82,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 is_left = options.cost_model and not taken.gains
                 if not is_left:
                     prepare(region, normal.kinds)
-            except Exception as why:  # noqa: BLE001 (this region alone is given back)
+            except Exception as why:  # noqa: BLE001 (only this region is left to PyTorch)
                 is_expected = isinstance(why, (NotUnderstood, Error, InternalError))
                 text = str(why) if is_expected else f"{type(why).__name__}: {why}"
                 left[f"{what}: {text}"] += 1
@@ -121,8 +120,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
 
 def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
               options: Options) -> bool:
-    """Puts the call that the node stands for back, a block of checkpointing fused by itself;
-    whether that changed it."""
+    """Replaces the stand-in node by its call. A block of checkpointing is fused separately. Returns
+    whether the block changed."""
     call = normal.calls[node.args[2]]
     made = block = None
     if call.target is higher_order.CHECKPOINT:
@@ -140,14 +139,14 @@ def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Repo
 
 def _inner(name: str, module: fx.GraphModule
            ) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
-    """What compiles the module, or what was made of it."""
+    """The function that compiles the module, fused or not."""
     is_dynamic = any(isinstance(node.meta.get("example_value"), torch.SymInt)
                      for node in module.graph.find_nodes(op="placeholder"))
     if name == "inductor":
         from torch._inductor import config
         from torch._inductor.compile_fx import compile_fx
 
-        # It would compile the graph anew for other ranges of a symbol's values.
+        # With this option Inductor recompiles the graph for other ranges of a symbol's values.
         if is_dynamic and hasattr(config.triton, "mix_order_reduction"):
             return functools.partial(
                 compile_fx, config_patches={"triton.mix_order_reduction": False})
@@ -159,7 +158,7 @@ def _inner(name: str, module: fx.GraphModule
 
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
          report: Report | None = None, **_: Any) -> Callable:
-    """The backend. `options`: those of Options, by name."""
+    """The backend. `options`: values for the fields of Options, by name."""
     chosen = choices.checked(options)
     report = Report() if report is None else report
     if why := why_no_kernels(inputs):
@@ -171,7 +170,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         return _inner(chosen.inner, module)(module, inputs)
     try:
         fused = fuse(module, inputs, report, chosen)
-    except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
+    except Exception as why:  # noqa: BLE001 (fail closed: the model runs unchanged)
         if chosen.strict:
             raise
         fused, text = module, f"{type(why).__name__}: {why}"
@@ -181,11 +180,11 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if chosen.strict:
             raise StrictError(f"linear layers are left to PyTorch: {report.why_not()}")
         warn_of_layers(f"{report.total()}; left to PyTorch: {report.why_not()}")
-    with contextlib.suppress(Error, InternalError):  # a plan that cannot be is told at its call
+    with contextlib.suppress(Error, InternalError):  # a failing plan raises at its call
         if why := eight_bits_that_do_nothing(report, chosen):
             report.notes.append(why)
             warn_once(why)
-    with contextlib.suppress(AttributeError):  # what it reads is PyTorch's own, as Dynamo reads it
+    with contextlib.suppress(AttributeError):  # it reads private attributes of PyTorch
         if slow := too_small_buckets():
             warn_once(slow)
     _LOG.info("coda: %s", report)
@@ -193,7 +192,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     if fused is not module:
         try:
             compiled = _compiled(fused, inputs, inner)
-        except RestartAnalysis:  # no failure: Dynamo makes another graph
+        except RestartAnalysis:  # not an error: Dynamo makes another graph
             raise
         except Exception as why:  # noqa: BLE001
             if chosen.strict:
@@ -206,7 +205,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
 
 
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:
-    """Conversions are in the graph already."""
+    """Compiles without autocast, because its conversions are already in the graph."""
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
@@ -216,7 +215,7 @@ def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> 
 
 
 def _without_autocast(compiled: Callable) -> Callable:
-    """Conversions are in the graph already."""
+    """Calls without autocast, because its conversions are already in the graph."""
     def called(*arguments: Any) -> Any:
         with torch._C._DisableAutocast():
             return compiled(*arguments)
@@ -225,5 +224,5 @@ def _without_autocast(compiled: Callable) -> Callable:
 
 
 if not entry_points(group="torch_dynamo_backends", name="coda"):
-    torch._dynamo.register_backend(coda, name="coda")  # else PyTorch does, and only once
+    torch._dynamo.register_backend(coda, name="coda")  # else PyTorch does
 coda_cpp_autoload.prepare()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What DistributedDataParallel's buckets cost: torch.compile cuts the graph wherever a bucket of
-gradients is full, so that they are exchanged while the backward goes on, and no fusion reaches over
-a cut. With buckets of a layer the cuts lie between layers."""
+"""Warns if DistributedDataParallel's buckets are too small. torch.compile splits the graph where a
+bucket of gradients is full, to exchange the bucket during the backward, and nothing is fused across
+a split. If a bucket holds a whole layer, the graph is split only between layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-_MB = 2**20  # as DistributedDataParallel counts
+_MB = 2**20  # DistributedDataParallel's unit
 
 
 def _gradient_bytes(module: nn.Module) -> int:
@@ -19,15 +19,16 @@ def _gradient_bytes(module: nn.Module) -> int:
 
 
 def _layer_bytes(model: nn.Module) -> int:
-    """Of the gradients of the largest layer: of what stands in a list. 0: there is no list."""
+    """The bytes of the gradients of the largest layer, where a layer is an element of a ModuleList.
+    0 if there is no list."""
     layers = (layer for part in model.modules() if isinstance(part, nn.ModuleList)
               for layer in part)
     return max(map(_gradient_bytes, layers), default=0)
 
 
 def too_small_buckets() -> str:
-    """Of the model under DDP that is being compiled: why larger buckets make it faster, and which;
-    empty where they would not, or there is none."""
+    """Why larger buckets make the DDP model that is being compiled faster, and the size to use.
+    Empty if larger buckets do not help, or if no DDP model is being compiled."""
     ddp = DistributedDataParallel._get_active_ddp_module()
     if ddp is None or torch._dynamo.config.optimize_ddp not in (True, "ddp_optimizer"):
         return ""

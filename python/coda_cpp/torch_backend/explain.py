@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the backend makes of a model, without running what it made: explain() and tune()."""
+"""explain() and tune(): they run the backend on a model, but do not run the compiled regions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from coda_cpp.torch_backend.report import Report
 def explain(model: Callable, *arguments: Any, with_plans: bool = False,
             options: dict[str, Any] | None = None, **named: Any) -> str:
     """What torch.compile(model, backend="coda", options=options) fuses of the model, called with
-    these arguments: totals first, then the linear layers that are left to PyTorch with their place
-    in the user's code, the reason and a remedy, then the regions with bytes; `with_plans`: with all
-    programs too. The model is run once."""
+    these arguments. The text has totals; then the linear layers that are left to PyTorch, with
+    their place in the user's code, the reason and a remedy; then the regions with bytes; and with
+    `with_plans` all programs. The model is run once."""
     reports: list[Report] = []
     chosen = dataclasses.replace(
         choices.checked(options), inner="aot_eager", strict=False)
@@ -53,10 +53,11 @@ def _first_line(reason: str) -> str:
 def tune(model: Callable, *arguments: Any, most: int = 24, seconds: float = 0.6,
          options: dict[str, Any] | None = None, **named: Any) -> list[str]:
     """Times tile configurations of the kernels that torch.compile(model, backend="coda",
-    options=options), called with these arguments, runs on this GPU, and keeps the times for later
-    processes (docs/configurations.md). A line for each kernel: class, sizes, what was chosen, its
-    microseconds, the fastest, its microseconds. What was timed here before is left out. `most` and
-    `seconds` as of `coda tune`. The model is run once, unfused."""
+    options=options), called with these arguments, runs on this GPU, and stores the times for later
+    processes (docs/configurations.md). Returns a line for each kernel: class, sizes, the chosen
+    configuration and its microseconds, the fastest one and its microseconds. Kernels that were
+    timed on this machine before are skipped. `most` and `seconds` are as in `coda tune`. The model
+    is run once, unfused."""
     lines: list[str] = []
     chosen = choices.checked(options)
 

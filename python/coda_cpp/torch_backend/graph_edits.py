@@ -10,8 +10,8 @@ from torch import fx
 
 def insert(before: fx.Node, target: Any, *arguments: Any, like: fx.Node | None = None,
            **named: Any) -> fx.Node:
-    """Inserts a call in front of `before`. It takes the metadata of `like`, or of `before`: the
-    user's line that it belongs to."""
+    """Inserts a call in front of `before`. The call gets the metadata of `like`, or of `before`,
+    such as the user's line."""
     with before.graph.inserting_before(before):
         made = before.graph.call_function(target, arguments, named)
     made.meta = {**(like or before).meta, "val": target(

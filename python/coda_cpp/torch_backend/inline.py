@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions as operations of the graph around them: PyTorch's cache of compiled graphs sees what an
-operation is called with, but not what a module is."""
+"""Inlines regions as operations into the graph around them, because PyTorch's cache of compiled
+graphs supports operations but not modules of ours."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from coda_cpp.programs import GRAPH
 from coda_cpp.torch_backend.replace import Region
 
 
-@_use_lazy_graph_module(True)  # operations of regions are read, not called
+@_use_lazy_graph_module(True)  # the graphs of regions are read, not called
 def inline(module: fx.GraphModule) -> bool:
-    """Puts the operations of each region in place of its call, and those of what was cut out but is
-    left to PyTorch back, in subgraphs too; whether no call is left. Regions with sizes that are
-    symbols stay."""
+    """Replaces the call of each region by its operations, and the call of each part that is left to
+    PyTorch by the part's operations, in subgraphs too. Calls of regions with symbolic sizes stay.
+    Returns whether no call is left."""
     graph, is_whole = module.graph, True
     for node in list(graph.nodes):
         if node.op == "get_attr":
@@ -45,9 +45,9 @@ def inline(module: fx.GraphModule) -> bool:
 
 
 def prepare(region: Region, traced: dict[Any, fx.Graph]) -> None:
-    """Runs the region once with stand-ins, so that whatever fails does so while it can be given
-    back; its operations are kept where no size is a symbol. `traced`: equal layers have equal
-    ones."""
+    """Runs the region once with fake tensors, so that errors occur while the region can still be
+    left to PyTorch. If no size is symbolic, the traced operations are stored. `traced` caches them
+    for equal layers."""
     values = [value for value, _, _ in region.operands]
     mode = next(value.fake_mode for value in values if isinstance(value, FakeTensor))
     is_static = all(isinstance(value, FakeTensor)
@@ -68,7 +68,7 @@ def prepare(region: Region, traced: dict[Any, fx.Graph]) -> None:
 
 
 def _put(graph: fx.Graph, node: fx.Node, operations: fx.Graph) -> list[fx.Node]:
-    """The calls of functions of graphs among what is put there."""
+    """Replaces the node by the operations. Returns the inserted calls of the operator GRAPH."""
     copies = dict(zip(operations.find_nodes(op="placeholder"), node.args, strict=True))
     with graph.inserting_before(node):
         results = graph.graph_copy(operations, copies)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face model that returns no logits beside its loss, so that none are stored."""
+"""Makes a Hugging Face model return its loss without logits, so that no logits are stored."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coda_cpp._core import Error
 
 
 def without_logits(model: torch.nn.Module) -> torch.nn.Module:
-    """The model, which from now on returns no logits where it returns a loss.
+    """Changes the model so that it returns no logits if it returns a loss, and returns the model.
 
-    They are then no result of the compiled graph, and need not be stored: M * V values. The model's
-    result has the fields `loss` and `logits`, as Hugging Face's have; without labels it stays as it
-    is. Raises Error, at the call, for a result that has no such fields.
+    The logits (M * V values) are then not a result of the compiled graph and need not be stored.
+    The model's result must have the fields `loss` and `logits`, as Hugging Face's models do;
+    otherwise the call raises Error. Without labels the result does not change.
     """
     forward = model.forward
 
@@ -28,7 +28,7 @@ def without_logits(model: torch.nn.Module) -> torch.nn.Module:
                         "give a model that returns them, as Hugging Face's do with return_dict")
         if made.loss is None:
             return made
-        # A new one: Dynamo would return what a changed one has held.
+        # A new object: Dynamo would return the old fields of a changed one.
         return type(made)(**{name: made[name] for name in made.keys() if name != "logits"})
 
     model.forward = without

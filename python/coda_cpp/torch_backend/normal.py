@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph of Dynamo's in the form that regions are cut from: aten before autograd, nothing written
-in place, conversions and reshapes explicit, and every node marked with its layout.
-"""
+"""Brings Dynamo's graph into the normal form for cutting regions: aten before autograd, without
+writes in place, with explicit conversions and reshapes, and with a layout for every node."""
 
 from __future__ import annotations
 
@@ -27,22 +26,22 @@ _aten = torch.ops.aten
 
 
 class Normal:
-    """The module in that form, what its operations would be refused for, and which operands may not
-    be of one region with them: those are tables to them."""
+    """The module in normal form; the reasons why operations are not supported; and the pairs of an
+    operation and an operand that must not be in one region, because the operand is a table."""
 
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
                  facts: Sequence[dict[str, Any]] | None = None,
                  kinds: dict[Any, fx.Graph] | None = None) -> None:
-        """`facts`: what is known of the inputs, where the module is a part of another. `kinds`: see
+        """`facts`: metadata of the inputs, if the module is a part of another module. `kinds`: see
         trace.trace()."""
         facts = facts or [{NEEDS: _requires_grad(given),
                            WEIGHT: isinstance(given, torch.nn.Parameter)} for given in inputs]
-        # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
+        # Dynamo's fake tensors, whose sizes may be symbols; the inputs themselves are real tensors.
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
         modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
         shown, self.calls = higher_order.with_stand_ins(module)
-        self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # which blocks share
+        self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # shared by all blocks
         try:
             with modes[0] if modes else contextlib.nullcontext():
                 self.module = trace.trace(shown, stand_ins, kinds)
@@ -66,7 +65,7 @@ class Normal:
         self.refused: dict[fx.Node, str] = {}
         self.apart: set[tuple[fx.Node, fx.Node]] = set()
         for node in list(graph.nodes):
-            if node.op == "call_function":  # its operands are those that it was given
+            if node.op == "call_function":
                 for made in canonical.where_known(node):
                     self._annotate(made)
         self.before, fixed = written.order()
@@ -76,7 +75,7 @@ class Normal:
         self.apart |= loss_forms.heads_apart(graph)
 
     def facts(self, node: Any) -> dict[str, Any]:
-        """What is known of a value, for a part of the graph that reads it."""
+        """The metadata of a value, for a part of the graph that reads the value."""
         if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             return {}
         return {NEEDS: node.meta.get(NEEDS, False), WEIGHT: node.meta.get(WEIGHT, False),
@@ -90,7 +89,7 @@ class Normal:
             if node.target is layouts.LOSS or node.target in layouts.OVER_ROWS:
                 region.known[node.args[0]] = region.operand(node.args[0])
             region.add(node)
-            region.known[node].value  # what is read only now is read
+            region.known[node].value  # evaluates lazy reads
         except (NotUnderstood, Error) as why:
             self.refused[node] = str(why)
             node.meta.pop(layouts.KEY, None)
@@ -102,9 +101,9 @@ class Normal:
 
 
 def _drop_grad_switches(graph: fx.Graph) -> None:
-    """Takes torch.no_grad() sections out of the graph, so that operations may move past them: what
-    is run there reads what it is given without its gradient. Raises NotUnderstood for
-    torch.enable_grad() where gradients are off around the graph."""
+    """Removes torch.no_grad() sections from the graph, so that operations may move past them:
+    operations inside read detached operands instead. Raises NotUnderstood for torch.enable_grad()
+    if gradients are off around the graph."""
     is_on, switches = torch.is_grad_enabled(), []
     for node in list(graph.nodes):
         if node.target is trace.SET_GRAD:
@@ -128,7 +127,8 @@ def _requires_grad(given: Any) -> bool:
 
 
 def _mark_needs(graph: fx.Graph, memory: Mapping[fx.Node, fx.Node]) -> None:
-    """`memory`: the first tensor of that of each. What is written there may have a gradient."""
+    """Marks the nodes that need gradients. `memory` maps each tensor to the first tensor in its
+    memory. A write into memory may give its tensors a gradient."""
     gained: set[fx.Node] = set()
     for node in graph.nodes:
         value = node.meta.get("val")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of the backend: what they may be, and their check."""
+"""The options of the backend, their values, and the check of a user's options."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from coda_cpp._core import Error
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """`inner`: what compiles the rest ("inductor", "aot_eager", or another backend's name).
+    """`inner`: the backend that compiles the rest ("inductor", "aot_eager", or another one's name).
     `strict`: a linear layer that is left to PyTorch is an Error, unless the cost model left it.
-    `cost_model`: a region that would gain nothing is left to PyTorch.
-    `products`: "fp8" computes the products of bf16 regions in 8 bits in training (docs/fp8.md).
-    `objective`: "speed" saves for the backward what is read faster than recomputed."""
+    `cost_model`: a region that would gain nothing is left to PyTorch. `products`: "fp8" computes
+    the products of bf16 regions in 8 bits in training (docs/fp8.md). `objective`: "speed" saves for
+    the backward what is read faster than recomputed."""
 
     inner: str = "inductor"
     strict: bool = False

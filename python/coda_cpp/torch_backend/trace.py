@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph of Dynamo's in aten before autograd, as make_fx traces it.
+"""Traces Dynamo's graph to aten before autograd, with make_fx.
 
-A trace of a call takes a millisecond and more, and a model of many equal layers has the same calls
-over and over. So each kind of call is traced once, and its operations are copied for the others.
-Each operation keeps the place in the user's code that it comes from (ORIGIN).
+Tracing a call takes a millisecond or more, and a model with many equal layers has many equal calls.
+So each kind of call is traced once, and its operations are copied for equal calls. Each operation
+keeps its place in the user's code (ORIGIN).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 SET_GRAD = torch._C._set_grad_enabled
 _SWITCHES = {ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD}
 ORIGIN = ("stack_trace", "nn_module_stack")  # in a node's meta, as Dynamo writes them
-_NOTES = {torch._C._log_api_usage_once}  # they do nothing to a tensor
-MEMORY = "coda_memory"  # in a tensor's meta: the same for those that lie in the same memory
+_NOTES = {torch._C._log_api_usage_once}  # they do not change tensors
+MEMORY = "coda_memory"  # in a tensor's meta: equal for tensors in the same memory
 
 
 def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
           kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
-    """`stand_ins` are the inputs, as fake tensors of the mode that is on. `kinds`: those that were
-    traced for graphs that are like this one; none: there is no other."""
+    """The traced module. `stand_ins` are the inputs, as fake tensors of the active mode. `kinds`:
+    the calls traced for similar graphs; None if there are no similar graphs."""
     nodes = module.graph.nodes
     modes = {id(value.fake_mode) for value in map(_tensor, nodes) if value is not None}
     if len(modes) == 1 and all(map(_is_plain, nodes)):
@@ -60,15 +60,15 @@ def _origin(node: fx.Node) -> dict[str, Any]:
 
 
 def _memory(value: Any) -> int | None:
-    """A number of the memory that a tensor lies in; none: it is no single tensor."""
+    """An identifier of the tensor's memory, or None if the value is not a single tensor."""
     try:
         return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
-    except (RuntimeError, NotImplementedError):  # sparse ones have none
+    except (RuntimeError, NotImplementedError):  # sparse tensors have no storage
         return id(value)
 
 
 def _tensor(node: Any) -> FakeTensor | None:
-    """What stands for the node, where that is one tensor whose facts are all in _facts()."""
+    """The node's fake tensor, if it is a single tensor that _facts() describes completely."""
     value = node.meta.get("example_value") if isinstance(node, fx.Node) else None
     if type(value) is not FakeTensor or value.layout is not torch.strided:
         return None
@@ -82,7 +82,7 @@ def _facts(value: FakeTensor) -> tuple:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether the node depends on no more than tensors of known sizes, constants and switches."""
+    """Whether the node depends only on tensors of known sizes, constants and switches."""
     if node.op == "placeholder":
         return _tensor(node) is not None
     if node.op == "output" or node.target in _SWITCHES or node.target in _NOTES:
@@ -107,12 +107,12 @@ def _makes_tensors(node: fx.Node) -> bool:
 
 
 class _Call:
-    """A call as its kind, which is all that its operations depend on, and its operands. Nodes that
-    the same tensor stands for are one operand, since a trace cannot tell them apart."""
+    """A call: its operands, and its kind, which determines its operations. Nodes with the same fake
+    tensor are one operand, because a trace cannot distinguish them."""
 
     def __init__(self, node: fx.Node, switched: tuple) -> None:
         self._node = node
-        self._place: dict[int, int] = {}  # of the operand, by the tensor's identity
+        self._place: dict[int, int] = {}  # the operand's number, by the tensor's identity
         self.operands: list[fx.Node] = []
         for used in node.all_input_nodes:
             if id(_tensor(used)) not in self._place:
@@ -139,7 +139,7 @@ class _Call:
 
 
 def _calls(graph: fx.Graph) -> dict[fx.Node, _Call]:
-    """Those of a plain graph."""
+    """The calls of a plain graph."""
     found: dict[fx.Node, _Call] = {}
     around = [(torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
               for device in ("cpu", "cuda")]
@@ -159,7 +159,7 @@ def _calls(graph: fx.Graph) -> dict[fx.Node, _Call]:
 
 @contextlib.contextmanager
 def _switches_kept(entered: list[Any]) -> Iterator[None]:
-    """Leaves the switches as they were. `entered`: sections of autocast that are open."""
+    """Restores the switches at the end. `entered`: open sections of autocast."""
     is_on = torch.is_grad_enabled()
     try:
         yield
@@ -179,7 +179,8 @@ def _switch(node: fx.Node, entered: list[Any]) -> None:
 
 
 def _copy_memories(operations: fx.Graph, copies: Mapping[fx.Node, Any]) -> None:
-    """What lies in the same memory as an operand, or as another result, does so in the copy."""
+    """Marks results of the copy that share memory with an operand or another result, as in
+    `operations`."""
     of: dict[int | None, Any] = {None: None}
     for node in operations.nodes:
         memory = _memory(node.meta.get("val"))
@@ -190,8 +191,8 @@ def _copy_memories(operations: fx.Graph, copies: Mapping[fx.Node, Any]) -> None:
 
 
 class _Switching(fx.Interpreter):
-    """What make_fx only writes down, since it is above autocast and autograd, is in force too: the
-    types of what follows depend on it."""
+    """Executes switches of autocast and gradients. make_fx, which works above autocast and
+    autograd, only records them, but the types of later operations depend on them."""
 
     def __init__(self, module: fx.GraphModule, entered: list[Any]) -> None:
         super().__init__(module)
@@ -207,7 +208,8 @@ class _Switching(fx.Interpreter):
 
 def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any, fx.Graph]
               ) -> fx.GraphModule | None:
-    """None: a call has constants of its own, which another graph would have to keep."""
+    """The graph, assembled from the traced calls. None if a call has its own constants, which would
+    belong to another graph."""
     graph = fx.Graph()
     made: dict[fx.Node, Any] = {}  # nodes of the new graph, or tuples of them
     entered: list[Any] = []

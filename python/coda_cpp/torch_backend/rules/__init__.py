@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How operations of PyTorch's become values of a Graph: a rule for each, by what it is about.
+"""The rules that turn PyTorch's operations into values of a Graph, grouped by topic.
 
-A rule takes the Importer of a region and the node, and gives the value. It raises NotUnderstood,
-with the reason, for arguments that it does not cover: the operation then stays PyTorch's.
+A rule takes the Importer of a region and the node, and returns the value. For arguments that it
+does not support it raises NotUnderstood with the reason, and PyTorch runs the operation.
 """
 
 from __future__ import annotations
