@@ -32,6 +32,11 @@ struct Started {
   std::function<void(const std::vector<pid_t>&, int port)> meanwhile = {};
 };
 
+// Until the process is ended: by itself on another thread, or by a signal.
+[[noreturn]] inline void wait_for_the_end() {
+  while (true) pause();
+}
+
 // work(place, a socket that listens) in a process for each rank; only rank 0's socket does.
 inline Ended in_processes(const Started& started,
                           const std::function<void(const ProcessPlace&, Socket)>& work) {
