@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Programs that are announced together are lowered and compiled in parallel; the results wait for
+// prepare().
 #include "gpu/gpu_backend.h"
 
 #include <algorithm>
@@ -30,7 +32,7 @@
 namespace coda::gpu {
 namespace {
 
-// `decls` in the order of the step's tensors.
+// `decls`: in the order of the step's tensors.
 std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep& step,
                                          std::span<const TensorDecl> decls,
                                          const DimValues& sizes) {
@@ -47,7 +49,7 @@ std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep
   return tensors;
 }
 
-// A program's kernels for tensors with these row strides; empty: dense tensors.
+// A program's kernels for tensors with these row strides (empty: dense).
 struct Lowered {
   Program program;
   DimValues sizes;
@@ -81,8 +83,8 @@ std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const
   return all;
 }
 
-// Which programs to compile: of those with the same texts one, and the longest texts first, as they
-// take longest.
+// The order in which to compile programs: one of each set with equal texts, and the longest texts
+// first, because they take longest.
 std::vector<size_t> compile_order(const std::vector<Lowered>& programs) {
   std::set<std::vector<std::string_view>> seen;
   std::vector<std::pair<size_t, size_t>> by_length;
@@ -147,7 +149,8 @@ class GpuBackend : public Backend {
     state_->stream = stream.handle();
   }
 
-  // cuDNN compiles its graphs on a thread, as it takes no others.
+  // cuDNN compiles its graphs on one background thread, because it does not support concurrent
+  // compilation.
   void announce(std::span<const AnnouncedProgram> programs,
                 std::span<const AnnouncedCall> calls) override {
     std::future<void> attention = std::async(std::launch::async, [&] {
@@ -178,7 +181,7 @@ class GpuBackend : public Backend {
     auto tensors = kernel_tensors(program.name, {"", {}, program, {}}, program.tensors, sizes);
     Lowered announced = take_announced(program, sizes);
     const std::vector<int64_t> expected = announced.row_strides;
-    // The kernel keeps what it needs to be lowered again, for tensors that lie otherwise.
+    // Keeps what is needed to lower the program again for other row strides.
     auto relower = [lowering = lowering_, program, sizes, options = lower_options_,
                     announced =
                         std::move(announced)](std::span<const int64_t> row_strides) mutable {
@@ -255,10 +258,10 @@ class GpuBackend : public Backend {
     copy_to_host(own, host, state_->stream);
   }
 
-  // By a thread, as somebody has to wait for the pinned places.
+  // Runs on a thread, because the copies wait for pinned buffers.
   std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
     const Context::Scope scope(*state_->context);
-    if (beside_.valid()) beside_.wait();  // all share the places
+    if (beside_.valid()) beside_.wait();  // all copies share the buffers
     const auto before = std::make_shared<StreamEvent>(state_->context, state_->stream);
     beside_ = std::async(std::launch::async, [this, before, copies] {
                 const Context::Scope of_thread(*state_->context);
@@ -315,7 +318,8 @@ class GpuBackend : public Backend {
     return *staged_;
   }
 
-  // Those whose kernels are text, with their operations' names, each text once.
+  // The kernels of calls whose operations provide text, with the operations' names, without
+  // duplicates.
   std::vector<std::pair<std::string, KernelLaunch>> launches_of(
       std::span<const AnnouncedCall> calls) const {
     std::vector<std::pair<std::string, KernelLaunch>> launches;
@@ -331,12 +335,13 @@ class GpuBackend : public Backend {
 
   bool is_for_cudnn(const OpaqueCall& call, std::span<const TensorDecl> tensors) const {
     const bool is_attention = call.function == "attention" || call.function == "attention_backward";
-    // fp32 is no type of cuDNN's attention, as a matter of course.
+    // cuDNN's attention does not support fp32.
     return attention_ != GpuAttention::plain && is_attention && tensors[0].dtype != DType::f32;
   }
 
-  // Null where the call is not attention, or the library's own kernel runs it: because it was asked
-  // for, there is no cuDNN, or cuDNN does not take the call. Then a notice says so once.
+  // Null if the call is not attention, or if the library's own kernel runs it: because that was
+  // requested, because cuDNN is missing, or because cuDNN does not support the call. In the last
+  // two cases a notice is printed once.
   std::unique_ptr<Kernel> cudnn_attention(const OpaqueCall& call,
                                           std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) {
@@ -360,7 +365,7 @@ class GpuBackend : public Backend {
     return nullptr;
   }
 
-  // What was lowered when the program was announced; without launches: it was not.
+  // The announced program's kernels; without launches if it was not announced.
   Lowered take_announced(const Program& program, const DimValues& sizes) {
     const auto found =
         std::find_if(announced_.begin(), announced_.end(), [&](const Lowered& lowered) {
@@ -380,11 +385,11 @@ class GpuBackend : public Backend {
   std::shared_ptr<GpuState> state_;
   std::optional<StagedCopies> staged_;
   std::optional<StagedCopies> staged_beside_;
-  std::shared_future<void> beside_;  // of copy_out_beside; the last
+  std::shared_future<void> beside_;  // the last copy_out_beside
   std::shared_ptr<cudnn::Library> cudnn_;
-  // Where stamp() counts from: the first of those that somebody still has, as times are fp32.
+  // The origin of stamp(): the first stamp that is still in use, because CUDA's times are fp32.
   std::weak_ptr<const StreamEvent> first_stamp_;
-  std::optional<Stream> stream_;  // kept alive
+  std::optional<Stream> stream_;  // keeps the stream alive
 };
 
 }  // namespace

@@ -22,13 +22,13 @@ namespace coda::gpu {
 using Lowering = std::function<KernelPlan(const Program&, const DimValues&, const LowerOptions&)>;
 
 struct GpuOptions {
-  int device = -1;  // -1: of the thread's current CUDA context, else 0
+  int device = -1;  // -1: that of the thread's current CUDA context, else 0
   CacheOptions cache;
-  unsigned compile_threads = 0;  // 0: as many as the machine has
-  Lowering lowering;             // several threads may call it at once; empty: plan_program()
+  unsigned compile_threads = 0;  // 0: one per hardware thread
+  Lowering lowering;             // called by several threads concurrently; empty: plan_program()
   GpuAttention attention = GpuAttention::repeatable;
-  // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
-  // Never with a driver that cannot capture that into graphs.
+  // A kernel may start while the previous one in the stream ends (programmatic dependent launch).
+  // Ignored for drivers that cannot capture such launches into graphs.
   bool dependent_launch = true;
 };
 

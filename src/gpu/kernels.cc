@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public functions about kernels (coda/kernels.h), of the backend's parts.
+// Implements coda/kernels.h with the parts of the GPU backend.
 #include "coda/kernels.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ gpu::LowerOptions lowering_of(const KernelOptions& options) {
   return lowering;
 }
 
-// What the compiler of this machine has said of kernels so far: nobody is asked anew.
+// Spills that are recorded in the cache; never runs the compiler.
 gpu::SpilledBytes kept_spills() {
   gpu::CacheOptions cache;
   std::error_code none;
@@ -83,7 +83,7 @@ void add_plans(const Plan& plan, const DimValues& sizes, const gpu::LowerOptions
     plans.emplace_back(one.program->name, gpu::plan_program(*one.program, one.sizes, strided).plan);
   }
   for (const auto& [call, tensors, call_sizes] : calls_of(plan, sizes)) {
-    // Work that an operation's own function enqueues has no text.
+    // Skips operations that enqueue their own work, which has no text.
     if (find_operation(call->function).gpu_function != nullptr) continue;
     plans.emplace_back(call->function, gpu::lower_call(*call, tensors, call_sizes, lowering));
   }

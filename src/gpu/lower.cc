@@ -30,7 +30,7 @@ void require_types(const Program& program, const DimValues& sizes, const LowerOp
   }
 }
 
-// Translates each launch of a part, which numbers only the part's tensors, to the whole program.
+// Renumbers the tensors of a part's launches: from the part's to the whole program's.
 PlannedKernel of_whole(PlannedKernel kernel, std::vector<int> tensors,
                        std::vector<ScratchTensor> scratch, std::string note) {
   kernel.emit = [emit = std::move(kernel.emit), tensors = std::move(tensors),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowers a program to kernel sources, by running the stages in the folders below in order.
+// Lowers a program to kernel sources by running the stages in the folders of src/gpu in order.
 #pragma once
 
 #include <memory>

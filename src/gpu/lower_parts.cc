@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Scratch tensors between parts are dense with padded rows.
 #include "gpu/lower_parts.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace coda::gpu {
 namespace {
 
-// Rows that threads move 16 bytes at a time, and that the copy engine can address.
+// Padded to rows that threads can move 16 bytes at a time and that TMA can address.
 int64_t padded(int64_t columns) { return round_up(columns, 8); }
 
 LowerOptions options_of(const ProgramPart& part, const Program& program, const DimValues& sizes,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a program that no kernel holds as it is, with what each is lowered with.
+// Splits a program that does not fit into kernels, and lowers the parts.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace coda::gpu {
 
 struct LoweredPart {
   ProgramPart part;
-  LowerOptions options;  // of the part's tensors
+  LowerOptions options;  // for the part's tensors
 };
 
-// What could not be made either.
+// A part that could not be lowered either.
 struct RefusedPart {
   Program program;
   Refusal refusal;
@@ -26,10 +26,11 @@ struct RefusedPart {
 struct LoweredParts {
   std::vector<LoweredPart> parts;
   std::vector<ScratchTensor> scratch;
-  std::optional<RefusedPart> refused;  // where there are no parts: the last one without a product
+  std::optional<RefusedPart>
+      refused;  // if there are no parts: the last refusal of a part without a GEMM
 };
 
-// None if no split helps.
+// Empty if no split helps.
 LoweredParts split_to_fit(const Program& program, const DimValues& sizes,
                           const LowerOptions& options);
 

@@ -27,7 +27,7 @@ bool has_tiles(const program::TileMap& map) {
 // Which kind of kernel makes each tile space.
 struct SpaceKinds {
   std::vector<int> plain;
-  std::vector<int> tiles;  // the others without products
+  std::vector<int> tiles;  // other spaces without a GEMM
 };
 SpaceKinds kinds_of(const Program& program, const program::TileMap& map, const DimValues& sizes) {
   SpaceKinds kinds;
@@ -50,8 +50,8 @@ std::optional<Refusal> why_no_tiles(const Program& program, const program::TileM
   return std::nullopt;
 }
 
-// The kernels of a program's vectors, or of its tile spaces without tensor cores. Layers share
-// their names and so their text; what does not fit is said with the caller's names.
+// The kernels for a program's vectors, or for its tile spaces without tensor cores. The text uses
+// canonical names, which layers share; errors use the caller's names.
 std::vector<KernelLaunch> lower_others(const Program& program, const program::TileMap& map,
                                        const SpaceKinds& kinds, const DimValues& values,
                                        const LowerOptions& options) {

@@ -17,13 +17,13 @@ struct WholeProgram {
   std::shared_ptr<const GemmProgram> products;  // its GEMM kernels; null: none
 };
 
-// A refusal where a tile space fits into no kernel. A choice that a kernel cannot take is replaced
-// there by the model's. Throws Error, naming the program, where a launch cannot count what is
-// asked.
+// Returns a refusal if a tile space fits into no kernel. A kernel that cannot have the requested
+// configuration gets the model's choice. Throws Error, naming the program, if a size exceeds what a
+// launch can count.
 std::variant<WholeProgram, Refusal> plan_whole(const Program& program, const DimValues& sizes,
                                                const LowerOptions& options);
 
-// The refusal without the kernels; nothing if there is none.
+// Only the refusal; none if the program fits.
 std::optional<Refusal> why_not_whole(const Program& program, const DimValues& sizes,
                                      const LowerOptions& options);
 

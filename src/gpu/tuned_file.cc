@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds, reads and updates the file; a lock serialises concurrent tuners.
 #include "gpu/tuned_file.h"
 
 #include <fcntl.h>
@@ -34,7 +35,7 @@ std::optional<std::string> read_rows(const fs::path& file) {
   return text;
 }
 
-// So that two tuners do not lose each other's rows. Where it cannot be had, they may.
+// Serialises tuners, so that they do not lose each other's rows. Without file locks they may.
 class Lock {
  public:
   explicit Lock(const fs::path& file)
@@ -102,7 +103,7 @@ std::shared_ptr<const TunedRows> tuned_rows_of(const fs::path& cache_folder,
   if (cache_folder.empty() || !fs::is_directory(cache_folder / "tuned", error)) return nullptr;
   try {
     return load_tuned_rows(tuned_file(cache_folder, device, builder.version()));
-  } catch (const Error&) {  // no compiler: told where a kernel is made
+  } catch (const Error&) {  // no compiler; reported when a kernel is made
     return nullptr;
   }
 }

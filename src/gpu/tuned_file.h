@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `coda tune` measured on this machine: a file of rows in the cache's folder, named by all
-// that the times depend on beside the kernel: device, driver and compiler.
-// Invariant: the file is replaced as a whole; one that cannot be read costs a notice, nothing else.
+// The file with this machine's measurements of `coda tune`. It is in the cache folder, and its name
+// contains device, driver and compiler, on which the times depend.
+// Invariant: the file is replaced atomically; an unreadable file causes only a notice.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace coda::gpu {
 
-// The version of the driver itself ("580.159.04"), where the system tells; else of its CUDA.
+// The driver's own version ("580.159.04") if the system reports it; else its CUDA version.
 std::string driver_version_text();
 
-// tuned/<device>, <driver>, <compiler>.txt in the cache's folder; empty if that is empty.
+// tuned/<device>, <driver>, <compiler>.txt in the cache folder; empty if `cache_folder` is empty.
 std::filesystem::path tuned_file(const std::filesystem::path& cache_folder,
                                  const DeviceInfo& device, CompilerVersion compiler);
-// Where no GPU says which: the one that was written last, of GPUs with so many multiprocessors (0:
-// with any number); empty if there is none.
+// The file that was written last for a GPU with this number of multiprocessors (0: any), for
+// machines without a GPU; empty if there is none.
 std::filesystem::path latest_tuned_file(const std::filesystem::path& cache_folder,
                                         uint32_t multiprocessors = 0);
 
-// What was tuned on this device; null if nothing was.
+// The measurements for this device; null if there are none.
 std::shared_ptr<const TunedRows> tuned_rows_of(const std::filesystem::path& cache_folder,
                                                const DeviceInfo& device, KernelBuilder& builder);
 
-// Null if there is no such file.
+// Null if the file does not exist.
 std::shared_ptr<const TunedRows> load_tuned_rows(const std::filesystem::path& file);
 
-// Adds rows to the file, in place of those of the same kernels. Throws Error naming the file.
+// Adds rows to the file and replaces rows of the same kernels. Throws Error naming the file.
 void save_tuned_rows(const std::filesystem::path& file, const TunedRows& rows);
 
 }  // namespace coda::gpu

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Takes the maximum over the plan steps: lowers each program to find its scratch, and computes
+// attention's from its shape.
 #include "gpu/workspace.h"
 
 #include <algorithm>

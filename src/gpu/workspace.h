@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a plan's kernels use beside its tensors: what the parts of a program that was split
-// pass on, and what attention keeps. Known from the kernels' launches, without a GPU.
+// Predicts the memory that a plan's kernels need in addition to its tensors: intermediate results
+// of split programs, and attention's workspace. It is derived from the launches and needs no GPU.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace coda::gpu {
 
-// The most of one step's: steps run one after another and share it (Session).
+// The maximum over the plan steps, which run one after another and share this memory (Session).
 int64_t workspace_bytes(const Plan& plan, const DimValues& sizes, const LowerOptions& options,
                         GpuAttention attention);
 

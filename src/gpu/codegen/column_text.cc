@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Column arithmetic uses divisors that are passed as numbers, so that the text does not depend on
+// sizes.
 #include "gpu/codegen/column_text.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the text of a tile space without a product says where a thread's columns stand: functions of
-// the element, the divisors that they need, and what must be whole vectors for them to be.
+// Emits the functions that compute a thread's column numbers in a tile space without a GEMM, the
+// divisors that these functions need, and the conditions under which the kernel can use vector
+// loads and stores.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +16,27 @@ namespace coda::gpu {
 
 class ColumnText {
  public:
-  // Of space `id`; where it reduces columns, those outside read the last ones.
+  // `id`: the space. If the space reduces columns, threads beyond the last column read the last
+  // ones.
   ColumnText(LaunchArguments& arguments, const std::string& id, bool reduces_columns)
       : arguments_(arguments), id_(id), reduces_columns_(reduces_columns) {}
 
-  // The name of a function i -> column of the thread's element i, in plane w of a value.
+  // Returns the name of a function from the thread's element i to its column in plane w of a value.
   std::string of(const TileLayout& layout, int w);
-  // The same in a table as wide as tensor t, which repeats: function `name` of `columns`. `stride`
-  // as for declare().
+  // The same for a table of the width of tensor t, which repeats along columns. Declares function
+  // `name` of `columns`. `stride`: see declare().
   std::string in_table(const std::string& name, const std::string& columns, int t, int stride);
-  // How far apart the members of pairs within `pairing` columns stand: a divisor.
+  // The distance between the members of a pair in groups of `pairing` columns, as a divisor.
   std::string half(const Dim& pairing);
-  // The name of a divisor; `number` is its value as a number of the kernel's.
+  // Returns the name of a divisor. `number`: the expression of its value, a number of the kernel's
+  // argument.
   std::string divisor(const std::string& number, int64_t value);
-  // Whether columns of a plane are loaded as vectors: the device's template argument.
+  // The device's template argument for whether a plane's columns are loaded as vectors.
   static std::string is_vector(const TileLayout& layout);
-  // How many columns are loaded where `valid` exist.
+  // The number of columns to load if `valid` of them exist.
   std::string loaded(const std::string& valid) const;
 
-  // Vectors are used where all of these are multiples of 16.
+  // Vectors are used only if all expressions added here are multiples of 16.
   void align(const std::string& bytes);
   void align_tensor(int t, bool has_rows);
 
@@ -42,8 +45,8 @@ class ColumnText {
   const std::string& functions() const { return functions_; }
 
  private:
-  // A function i -> `expression`. `stride`: how far apart the thread's columns are with vectors; 0:
-  // they have no vectors.
+  // Declares a function of i with this expression. `stride`: distance between the thread's columns
+  // if vectors are used; 0: no vectors.
   void declare(const std::string& name, const std::string& expression, int stride);
   std::string pairing_suffix(const Dim& pairing);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One flag, the same for all threads of a warpgroup, tells whether all loads are plain.
+// A flag, equal in all threads of a warpgroup, says whether all loads may skip bounds checks.
 #include "gpu/codegen/direct_loads.h"
 
 namespace coda::gpu {
@@ -11,7 +11,7 @@ std::string DirectLoads::add(const DirectLoad& load) {
   const std::string field = owner_ + "." + load.name;
   if (empty()) fields_.line("bool is_plain;");
   fields_.line("DirectPairs<$$> $;", {type, is_kept_ ? ", kFragments" : "", load.name});
-  // Second members may begin at an odd column.
+  // The second members of pairs may start at an odd column.
   const std::string begins =
       load.plane == 0
           ? ""

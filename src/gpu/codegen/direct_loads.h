@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that a tile space's threads load themselves, as text of its CUDA struct: a fragment ahead
-// of their use, plainly where a sub-tile is wholly inside (device/epilogue/direct_pairs.cuh); or,
-// what all sub-tiles of the same rows read, once a tile under its mainloop, a fragment of the
-// tables under each of a few K blocks. Then nobody waits for them: a table's rows lie anywhere in
-// memory, and a warp's load of eight rows keeps the load unit for eight cycles.
+// Emits the loads that a tile space's threads do themselves instead of TMA. A load is issued one
+// fragment ahead of its use, without bounds checks if the sub-tile is entirely inside the tensor
+// (device/epilogue/direct_pairs.cuh). Tables that all sub-tiles of the same rows read are loaded
+// once per tile during the mainloop, one fragment under each of the first K blocks. This hides
+// their latency: the rows of a table are scattered in memory, and a warp's load of eight rows
+// occupies the load unit for eight cycles.
 #pragma once
 
 #include <string>
@@ -18,15 +19,15 @@ struct DirectLoad {
   int step = -1;
   int plane = 0;
   std::string name;
-  std::string row[2];  // the tensor's rows for the thread's two
-  std::string value;   // how a pair is loaded that may lie partly outside
+  std::string row[2];  // the tensor's rows for the thread's two rows
+  std::string value;   // how to load a pair that may be partly outside
 };
 
-// Refers to what it is made of, which outlives it.
+// Keeps references to the constructor's arguments.
 class DirectLoads {
  public:
-  // `is_kept`: in Rows, once a tile; the rows' texts are those of its only block of rows. Else in
-  // SubTile.
+  // `is_kept`: loads are kept in Rows, once per tile, with row expressions for the tile's only
+  // block of rows. Otherwise they are fields of SubTile.
   DirectLoads(const ProgramSizes& sizes, SpacePlaces& places, LaunchArguments& arguments,
               bool is_kept)
       : sizes_(sizes),
@@ -36,14 +37,14 @@ class DirectLoads {
         owner_(is_kept ? "rows" : "sub"),
         begin_(is_kept ? 6 : 4) {}
 
-  // Returns the text of a fragment's pair.
+  // Adds a load and returns the expression that reads its pair.
   std::string add(const DirectLoad& load);
   bool empty() const { return partly_.empty(); }
 
   std::string fields() const { return fields_.text(); }  // of Rows or SubTile
-  std::string function_text() const;  // load_tables, or load_ahead, which these call:
-  std::string begin() const;          // when the sub-tile begins
-  std::string ahead() const;          // when a fragment begins: the next one's
+  std::string function_text() const;  // load_tables or load_ahead, which the lines below call
+  std::string begin() const;          // called at the start of a sub-tile
+  std::string ahead() const;          // called at the start of a fragment, for the next one
 
  private:
   const ProgramSizes& sizes_;

@@ -21,7 +21,7 @@ struct Row {
 
 using E = Elementwise;
 
-// In the order of the enumeration.
+// In the order of the enum.
 constexpr std::array<Row, kElementwiseCount> kTable = {{
     {E::add, "+", true},
     {E::mul, "*", true},
@@ -87,7 +87,7 @@ std::string number_text(double number) {
 
 std::string identifier(std::string_view name) {
   static const std::set<std::string, std::less<>> kTaken = {
-      // Words of the language.
+      // C++ keywords.
       "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class",
       "concept", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double",
       "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto",
@@ -96,14 +96,15 @@ std::string identifier(std::string_view name) {
       "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
       "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile",
       "while", "xor",
-      // Functions and types of the device files that values must not hide.
+      // Names in the device files that values must not hide.
       "maximum", "minimum", "equal", "less", "select", "exponential", "logarithm", "sigmoid",
       "reciprocal", "rsqrt", "square_root", "hyperbolic_tangent", "error_function", "negative",
       "silu", "gelu", "gelu_tanh", "absolute", "relu", "random_number", "column_pair", "less_equal",
       "not_equal", "u8", "u16", "u32", "u64", "bf16", "f16"};
   std::string text;
   for (char c : name) text += is_letter_or_digit(c) ? c : '_';
-  // Two underscores in a row, and one before a capital at the front, belong to the compiler.
+  // C++ reserves names with two consecutive underscores, and names that start with an underscore
+  // and a capital.
   std::string result;
   for (char c : text) {
     if (c != '_' || result.empty() || result.back() != '_') result += c;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step's value is a scalar, or has one float a line of some length. All vectors of one length are
-// made line by line together, transposed or not. Sums of vectors divide a program in levels: what a
-// sum needs, then the sum, then what needs it.
-// Three ways: without sums, many blocks; with sums that only scalars need, many blocks make the
-// vectors and a second launch, one block, sums them; else one block does all, level by level, and
-// stores last, so that what is stored in place is still there when it is needed again.
+// The value of a step is a scalar, or a vector with one fp32 number per line. All vectors of one
+// length are computed line by line in one loop, whether transposed or not. Sums of vectors divide a
+// program into levels: the inputs of a sum, then the sum, then its users.
+// There are three forms. Without sums: many blocks. With sums that only scalars need: many blocks
+// compute the vectors, and a second launch of one block sums them. Otherwise one block computes
+// everything level by level, and stores last, so that tensors that are stored in place can still be
+// read.
 #include "gpu/codegen/finalizer_emitter.h"
 
 #include <algorithm>
@@ -27,15 +28,15 @@ namespace {
 
 constexpr int64_t kBlockThreads = 256;
 constexpr int64_t kMostBlockThreads = 512;  // device/kernels/finalizer.cuh: kFinalizerThreads
-constexpr int64_t kManyRows = 512;  // of column partials: a block with so many has more threads
+constexpr int64_t kManyRows = 512;        // column partials: with so many, a block has more threads
 constexpr int64_t kSingleThreads = 1024;  // kSingleThreads
 constexpr int64_t kSlotLines = 32;
-constexpr int64_t kFewLanes = 8;       // of a line with row partials: 128 bytes at a time
-constexpr int64_t kLanePartials = 16;  // that a lane has in flight: device/kernels/finalizer.cuh
+constexpr int64_t kFewLanes = 8;       // per line with row partials: 128 bytes at a time
+constexpr int64_t kLanePartials = 16;  // in flight per lane: device/kernels/finalizer.cuh
 constexpr int64_t kLinesOfOneBlock =
-    32768;  // so many elementwise lines are no work for two launches
+    32768;  // up to so many elementwise lines, a second launch is not worth it
 
-// What is known of a program before any text is written.
+// Properties of a program, found before any text is written.
 struct Analysis {
   explicit Analysis(const ProgramSizes& s) : program(s.program()), sizes(s) {
     const Program& p = program;
@@ -64,7 +65,7 @@ struct Analysis {
   const Step& step(int i) const { return program.steps[i]; }
   int64_t size(const Dim& dim) const { return sizes.size(dim); }
 
-  // The store of the value itself in fp32, from which it can be read back as it was.
+  // A store of the value in fp32, from which it can be read back exactly.
   int exact_store(int value) const {
     for (int i : line_stores) {
       if (step(i).operands[0] == value && program.tensors[step(i).tensor()].dtype == DType::f32) {
@@ -74,7 +75,7 @@ struct Analysis {
     return -1;
   }
 
-  // Whether the value is made, at any distance, of what is read from a tensor that is also stored.
+  // Whether the value depends on a tensor that the program also stores.
   bool reads_stored(int value) const {
     if (exact_store(value) >= 0) return false;
     const Step& s = step(value);
@@ -83,7 +84,7 @@ struct Analysis {
                        [&](int o) { return reads_stored(o); });
   }
 
-  // A scalar that is stored in place must not be read by one block after another has stored it.
+  // False if another block could read a scalar after one block has stored it in place.
   bool scalars_are_private() const {
     return std::none_of(scalar_stores.begin(), scalar_stores.end(), [&](int i) {
       return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
@@ -92,7 +93,8 @@ struct Analysis {
     });
   }
 
-  // Second launch possible and worth it: every summed vector can be made again after the first.
+  // Whether a second launch is possible and worth it: the first launch stores or can recompute
+  // every summed vector.
   bool divides_in_two() const {
     if (line_level > 0 || line_stores.empty()) return false;
     int64_t most_lines = 0;
@@ -105,13 +107,13 @@ struct Analysis {
 
   const Program& program;
   const ProgramSizes& sizes;
-  std::vector<int> levels;  // how many sums of vectors lie before a step's value
+  std::vector<int> levels;  // number of nested sums before a step's value
   int top = 0;
-  int line_level = 0;  // of stored vectors
+  int line_level = 0;  // the highest level of a stored vector
   bool combines = false;
   std::vector<int> line_stores;
   std::vector<int> scalar_stores;
-  std::set<int> stored;  // tensors
+  std::set<int> stored;  // tensors that the program stores
 };
 
 // The text of one kernel.
@@ -141,7 +143,7 @@ class KernelWriter {
       if (level > 0) write_sums(level);
       write_scalars(level);
     }
-    // Stored vectors by length, in the order of their first store.
+    // Stored vectors by length, in the order of their first stores.
     std::vector<std::vector<int>> lengths;
     for (int i : line_stores) {
       const auto has_length = [&](const std::vector<int>& others) {
@@ -170,7 +172,7 @@ class KernelWriter {
   bool is_line(const At& at) const { return Analysis::is_line(step(at.step)); }
   static std::string name(int i) { return "v" + std::to_string(i); }
 
-  // All that the roots are made of, ascending. A summed vector that was stored is read back.
+  // All steps that the roots depend on, ascending. A summed vector that was stored is read back.
   std::set<int> made_of(std::vector<int> pending, bool only_lines) const {
     std::set<int> result;
     while (!pending.empty()) {
@@ -187,7 +189,7 @@ class KernelWriter {
            analysis_.exact_store(i) >= 0;
   }
 
-  // The most partials that are combined for a line, of rows and of columns.
+  // The largest number of row and of column partials that are combined for one line.
   struct Partials {
     int64_t rows = 0;
     int64_t columns = 0;
@@ -215,7 +217,7 @@ class KernelWriter {
                {Analysis::is_line(step(i)) ? "    " : "", name, text, comment});
   }
 
-  // What is loaded, counted or combined; sums have their lines already.
+  // Values that are loaded, counted or combined, and sums, whose lines are already written.
   std::optional<std::string> source(int i) {
     const Step& s = step(i);
     std::string text;
@@ -236,14 +238,14 @@ class KernelWriter {
     return name(i);
   }
 
-  // One of a combination's results.
+  // One result of a Combine step.
   std::string result(const Step& s, int lane) {
     const std::string text = filled("$.lane($)", {combined(s), std::to_string(lane)});
     const PartialInfo& kind = info(s.partial());
     return kind.finish && lane == kind.lanes - 1 ? expression(*kind.finish, {text}) : text;
   }
 
-  // A scalar, or an element of a vector, for the line's first thread.
+  // Loads a scalar, or the vector element of the line, in the line's first thread.
   std::string loaded(const Step& s) {
     const std::string load =
         filled("load_element<$>($, $)",
@@ -270,7 +272,7 @@ class KernelWriter {
     }
   }
 
-  // The sums of one level: one walk over the lines of each length.
+  // The sums of one level, with one loop over lines for each length.
   void write_sums(int level) {
     std::map<Dim, std::vector<int>> sums;
     for (int i : needed_) {
@@ -313,7 +315,7 @@ class KernelWriter {
     write_lines(length, roots, store, filled("(block_index() - $)", {first}), count);
   }
 
-  // How many threads work on a line that the roots are made of, and how.
+  // How threads share the work of a line that the roots depend on.
   enum class Work { alone, lanes, slots };
   Work work_of(const std::vector<int>& roots) const {
     const Partials most = partials_of(made_of(roots, true));
@@ -337,8 +339,8 @@ class KernelWriter {
     return std::to_string(found->second);
   }
 
-  // Walks over lines `block`, `block` + `blocks`, ... and does what `end` writes for each, by its
-  // first thread.
+  // Writes a loop over the lines `block`, `block` + `blocks`, ...; in each, the first thread of the
+  // line runs what `end` writes.
   void write_lines(const Dim& length, const std::vector<int>& roots,
                    const std::function<void(Body&)>& end, const std::string& block,
                    const std::string& blocks) {
@@ -358,7 +360,7 @@ class KernelWriter {
                                        : arguments_.number("lanes_" + std::to_string(lane_walks_++),
                                                            lanes_of_line(roots))});
     body_.line("  const u32 own = $;", {has_slots ? "kSlotLines" : "block_threads() / members"});
-    // One block alone has many lines of a thread in flight.
+    // A single block batches several lines per thread to have more loads in flight.
     is_batched_ = work_ == Work::alone && is_single_;
     if (is_batched_) {
       body_.line(
@@ -373,10 +375,10 @@ class KernelWriter {
                {is_batched_ ? "" : "const ",
                 has_slots ? "slots(thread_index(), block_threads()" : "lanes(thread_index()",
                 has_slots ? "" : ", members"});
-    // In a batch nothing branches: who has no line reads the last one, and drops it.
+    // A batch has no branches: a thread without a line reads the last line and discards the result.
     if (is_batched_) body_.line("    at.line = smaller(at.line, lines - 1);");
     combined_.clear();
-    // What is loaded for the line's first thread does not wait for partials.
+    // Loads for the line's first thread are issued before partials are combined.
     const std::set<int> needed = made_of(roots, true);
     for (const bool loads : {true, false}) {
       for (int i : needed) {
@@ -394,7 +396,7 @@ class KernelWriter {
     body_.line("}");
   }
 
-  // The name of a line's combined partials; both results of one reduction share it.
+  // The name of a line's combined partials. Both results of a reduction share it.
   std::string combined(const Step& s) {
     const int t = s.tensor();
     const std::string id = std::to_string(t);
@@ -403,7 +405,7 @@ class KernelWriter {
     if (!combined_.insert(result).second) return result;
     const bool rows = tensor(t).kind == TensorKind::row_partial;
     const bool slots = work_ == Work::slots;
-    // Lines of rows may be made of column partials too.
+    // Row vectors may also be combined from column partials.
     body_.line(
         "    const auto $ = combine_in_$<$$>({.tensor = $, .pitch = $, .lines = lines, .count "
         "= $, .reduced = $}, at$);$",
@@ -420,7 +422,7 @@ class KernelWriter {
 
   void write_scalar_stores(const std::vector<int>& stores) {
     if (stores.empty()) return;
-    // One that is stored in place has been read by then.
+    // All reads of a scalar that is stored in place must come first.
     if (is_single_) body_.line("synchronize_block();");
     body_.line("if (block_index() == 0 && thread_index() == 0) {");
     for (int i : stores) body_.line("  " + store_of(step(i)));
@@ -434,10 +436,10 @@ class KernelWriter {
   const bool reads_stored_back_;
   std::set<int> needed_;
   std::map<Dim, size_t> length_ids_;
-  std::set<std::string> combined_;  // in the walk that is being written
+  std::set<std::string> combined_;  // in the current loop
   int walks_ = 0;
-  int lane_walks_ = 0;       // of them: with several threads a line
-  Work work_ = Work::alone;  // the walk that is being written
+  int lane_walks_ = 0;       // loops with several threads per line
+  Work work_ = Work::alone;  // of the current loop
   bool is_batched_ = false;
   int64_t block_threads_ = kBlockThreads;
   int64_t blocks_ = 0;

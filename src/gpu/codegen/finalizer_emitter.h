@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of programs over vectors: partials combined, vectors summed, scalars made of them.
+// Emits kernels for programs over vectors: combining partials, summing vectors, and computing
+// scalars.
 #pragma once
 
 #include <vector>
@@ -9,8 +10,8 @@
 
 namespace coda::gpu {
 
-// One launch; two where scalars depend on the sum of a vector that many blocks must make first.
-// Throws Error, naming the program, if a size does not fit.
+// One launch, or two if scalars depend on the sum of a vector that many blocks compute. Throws
+// Error, naming the program, if a size does not fit.
 std::vector<KernelLaunch> lower_finalizer(const ProgramSizes& sizes);
 
 }  // namespace coda::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One walk over a sub-tile's fragments, as lines of a function of the tile space's CUDA struct.
+// The lines of one pass over a sub-tile's fragments, as a function of the tile space's CUDA struct.
 #pragma once
 
 #include <map>
@@ -11,20 +11,20 @@
 
 namespace coda::gpu {
 
-// The lines of one walk over a sub-tile's fragments: of the one that makes what the effects need,
-// or of one that adds up groups of columns ahead of it. What is written once in a walk has a name
-// there.
+// One pass over a sub-tile's fragments: either the main pass, which computes what the effects need,
+// or an earlier pass that adds up groups of columns. Remembers the names of values that the pass
+// computes once.
 struct Pass {
-  int walk = -1;  // ahead of the fragments
+  int walk = -1;  // number of the earlier pass; -1: the main pass
   bool is_walk() const { return walk >= 0; }
   std::map<std::pair<int, int>, std::string> packed_names;  // step, plane
-  Body before{4};  // arrays that outlive the loop over pairs
-  Body early{6};   // direct loads, all before any is used
+  Body before{4};  // arrays that live longer than the loop over pairs
+  Body early{6};   // direct loads, issued before the first use
   Body body{6};
   Body after{4};
 };
 
-// `ahead`: behind what outlives the loop over pairs; `last`: of a pair.
+// `ahead`: placed after the declarations of `before`; `last`: at the end of each pair.
 inline std::string fragment_lines(const FragmentMap& fragment, const Pass& pass,
                                   const std::string& ahead, const std::string& last) {
   const bool row = pass.body.mentions("row") || pass.body.mentions("inside") ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA text, built line by line.
+// Builds CUDA text line by line.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace coda::gpu {
 
-// Lines of a function's body.
+// The lines of a function body.
 class Body {
  public:
   explicit Body(int indent) : indent_(indent) {}
@@ -37,7 +37,8 @@ class Body {
   std::string text_;
 };
 
-// `lines` end with a newline each; `prefix` is a line before the signature: its template.
+// `lines` must each end with a newline; `prefix` is a line before the signature, such as a template
+// header.
 inline std::string function(const std::string& type, const std::string& signature,
                             const std::string& lines, const std::string& prefix = "") {
   return "\n" + prefix + "  __device__ __forceinline__ static " + type + " " + signature +

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Assembles the kernel from the structs of its tile spaces (space_text.h) and the target's frame.
 #include "gpu/codegen/gemm_emitter.h"
 
 #include "coda/error.h"

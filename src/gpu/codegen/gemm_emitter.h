@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel for tile spaces with products: its text, and what its launch passes.
+// Emits one kernel for tile spaces with GEMMs: its text and its launch.
 #pragma once
 
 #include "gpu/codegen/kernel_launch.h"
@@ -7,9 +7,8 @@
 
 namespace coda::gpu {
 
-// `choice` is legal for the kernel. Where a cooperative tile's sub-tiles beside each other all read
-// the same tables, `keeps_tables` loads these once, ahead of all of them, and keeps them in
-// registers.
+// `choice` must be legal for the kernel. With `keeps_tables`, tables that all sub-tiles in a row of
+// a cooperative tile read are loaded once before them and kept in registers.
 KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap& map,
                               const KernelSpaces& kernel, const GemmConfig& choice,
                               bool keeps_tables);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Analyses the program twice: as given, to choose configurations, and in the form that is emitted
+// (with canonical names and fewer operations).
 #include "gpu/codegen/gemm_program.h"
 
 #include <memory>

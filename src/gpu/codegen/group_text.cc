@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value is made as soon as its sums are: `lines_[n]` when n walks are over.
+// A value is computed as soon as its sums are known: `lines_[n]` run after n walks.
 #include "gpu/codegen/group_text.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ std::vector<int> GroupText::sums_of(uint32_t walk) const {
   return sums;
 }
 
-// A value that lies in the space as such pairs do.
+// A step of the space whose pairs have this grouping.
 int GroupText::step_with(const Dim& pairing) const {
   for (int i : map_.spaces[analysis_.space].steps) {
     if (map_.on_tile[i] && !map_.grouped[i] && map_.pairing[i] == pairing &&
@@ -73,7 +73,7 @@ int GroupText::step_with(const Dim& pairing) const {
 // The thread's first column in the group of eight columns that the loop variable `eight` counts.
 std::string GroupText::eight_column() const { return sizes_.target().fragment.column("eight"); }
 
-// Which group a base column's belongs to.
+// The group of a base column.
 std::string GroupText::column(int reader, int plane, const std::string& base_column) const {
   const TileLayout& layout = analysis_.groups.layouts.at(reader);
   return filled("($) / $", {places_.natural(step_with(layout.pairing), plane, base_column),
@@ -88,8 +88,8 @@ std::string GroupText::place(int i, int plane, const std::string& row,
   return filled("static_cast<u64>($) * $ + $", {row, arguments_.stride(s.tensor()), at});
 }
 
-// A value of the tile is a field; a vector is made where a line reads it that makes one value for
-// each group: of the group's first `eight`.
+// A tile value is a field of Groups. A per-column vector is computed in the line that reads it, at
+// the first `eight` of the group.
 std::optional<std::string> GroupText::source(const At& at) {
   const Step& s = step(at.step);
   if (map_.on_tile[at.step]) return tile(at);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile space's values with one column for each group of columns (sums over heads, and what is
-// made of them), as text of its CUDA struct: `Groups` and the functions that make them ahead of the
-// sub-tiles (device/epilogue/group_values.cuh). What a walk adds up is written by whoever writes
-// fragments.
+// Emits the values of a tile space that have one column per group of columns (sums over heads and
+// values computed from them): the struct `Groups` and the functions that fill it before the
+// sub-tiles (device/epilogue/group_values.cuh). The emitter of fragments writes the sums
+// themselves.
 #pragma once
 
 #include <set>
@@ -16,7 +16,7 @@
 
 namespace coda::gpu {
 
-// Refers to what it is made of, which outlives it.
+// Keeps references to the constructor's arguments.
 class GroupText {
  public:
   GroupText(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& analysis,
@@ -24,16 +24,16 @@ class GroupText {
 
   bool empty() const { return analysis_.groups.span == 0; }
 
-  // The field of Groups for plane `plane` of value i, or of what reads it there.
+  // The field of Groups for plane `plane` of value i, or of the value that reads it there.
   std::string field(int i, int plane);
-  // Sums that walk `walk` makes, of those that something needs.
+  // The needed sums that walk `walk` computes.
   std::vector<int> sums_of(uint32_t walk) const;
-  // For what is to be read from Groups; before the texts.
+  // Writes the lines of all values that read Groups; call it before the texts below.
   void write();
 
   std::string fields_text() const;
   std::string begin_text() const;
-  std::string end_text() const;  // of walks
+  std::string end_text() const;  // the functions that end a walk
   std::string next_text() const;
 
  private:
@@ -59,8 +59,8 @@ class GroupText {
   LaunchArguments& arguments_;
   ValueText values_;
   std::set<int> live_;                                      // steps that effects need
-  std::vector<std::pair<std::string, std::string>> types_;  // of fields, with their names
-  std::vector<Body> lines_;                                 // when so many walks are over
+  std::vector<std::pair<std::string, std::string>> types_;  // types and names of the fields
+  std::vector<Body> lines_;                                 // lines to run after that many walks
 };
 
 }  // namespace coda::gpu

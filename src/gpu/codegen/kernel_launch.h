@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emitter hands to the builder and the launcher: a kernel as text, and how its one flat
-// argument is filled. Plain data, made without a GPU.
-// Invariant: the text does not depend on sizes, only on the program's structure and the tile
-// configuration, so that one cubin serves every batch; all sizes are among the numbers.
+// An emitted kernel: its text and how to fill its single argument. Plain data that needs no GPU.
+// Invariant: the text depends only on the program's structure and the tile configuration, so that
+// one cubin serves all batch sizes. All sizes are among the numbers of the argument.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +12,9 @@
 
 namespace coda::gpu {
 
-// A rectangle of a program's tensor as the bulk copy engine sees it. What a box covers outside the
-// rectangle is loaded as zero and never stored; so a view of half a tensor (one member of
-// concatenated pairs) never touches the other half.
+// A rectangle of a program's tensor, as TMA sees it. Elements of a box outside the rectangle are
+// loaded as zero and never stored, so a view of half a tensor (one member of concatenated pairs)
+// never touches the other half.
 struct TensorMapSpec {
   int tensor = -1;  // index into Program::tensors, then KernelLaunch::scratch
   int64_t row_offset = 0;
@@ -23,13 +22,13 @@ struct TensorMapSpec {
   int64_t rows = 0;
   int64_t columns = 0;
   uint32_t box_rows = 0;
-  uint32_t box_columns = 0;  // 128 bytes of elements at most; the swizzle follows (tensor_map.h)
+  uint32_t box_columns = 0;  // at most 128 bytes; also determines the swizzle (tensor_map.h)
 
   friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
 };
 
-// A matrix between the launches of one program, which nobody else sees; rows start at multiples of
-// 16 bytes if the first does.
+// A matrix that only the launches of one program exchange. Rows start at multiples of 16 bytes if
+// the first one does.
 struct ScratchTensor {
   DType dtype = DType::f32;
   int64_t rows = 0;
@@ -39,32 +38,32 @@ struct ScratchTensor {
   friend bool operator==(const ScratchTensor&, const ScratchTensor&) = default;
 };
 
-// An entry among a launch's pointers that is no tensor: a u32 counter that deals out tiles
-// (device/sm90/tile_scheduler.cuh). It is 0 between launches.
+// A pointer of a launch that is not a tensor but a u32 counter that distributes tiles
+// (device/sm90/tile_scheduler.cuh). The counter is 0 between launches.
 inline constexpr int kTileCounter = -1;
 
-// The kernel takes one argument, in this order and without gaps:
+// The kernel's single argument, in this order and without gaps:
 //   TensorMap maps[max(1, maps)]        128 bytes each
 //   u64 pointers[max(1, pointers)]      device addresses of whole tensors
 //   u32 numbers[max(1, numbers)]        sizes, pitches, tile orders
-// which is device/arguments.cuh's KernelArguments<maps, pointers, numbers>.
+// This is device/arguments.cuh's KernelArguments<maps, pointers, numbers>.
 struct KernelLaunch {
-  std::string function;  // the kernel's name in the text, `extern "C"`
-  std::string source;    // CUDA C++; includes device/*.cuh and nothing else
+  std::string function;  // the kernel's `extern "C"` name in the text
+  std::string source;    // CUDA C++; includes only device/*.cuh
   std::vector<TensorMapSpec> maps;
-  std::vector<int> pointers;      // tensors, by index as TensorMapSpec's; or kTileCounter
-  std::vector<uint32_t> numbers;  // for the sizes the program was lowered for
+  std::vector<int> pointers;      // tensors, indexed as in TensorMapSpec, or kTileCounter
+  std::vector<uint32_t> numbers;  // for the sizes of this lowering
   uint32_t grid = 1;              // CTAs
   uint32_t cluster = 1;
   uint32_t threads = 1;
-  uint32_t shared_bytes = 0;  // dynamic
-  // It may start while the kernel before it ends: it waits before it touches memory, as
-  // device/ptx/dependent_launch.cuh says.
+  uint32_t shared_bytes = 0;  // dynamic shared memory
+  // The kernel may start while the previous one ends: it waits before it accesses memory
+  // (device/ptx/dependent_launch.cuh).
   bool waits_for_predecessor = false;
-  // What the launches of a program that was split pass on: the same in all of them. An earlier one
-  // writes what a later one reads.
+  // Intermediate results between the launches of a split program: the same list in each launch. An
+  // earlier launch writes what a later one reads.
   std::vector<ScratchTensor> scratch;
-  // For people: that and why the program was split, if it was, and that every configuration spills.
+  // For people: why the program was split, or that every configuration spills.
   std::string note;
 };
 

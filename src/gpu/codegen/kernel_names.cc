@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Shortens the names of a plan (which contain phases, layers and numbers) for use in kernels.
 #include "gpu/codegen/kernel_names.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ std::string short_name(const std::string& name) {
   std::string last = dot == std::string::npos ? name : name.substr(dot + 1);
   if (dot != std::string::npos && name.starts_with("d_")) last = "d_" + last;
   const std::string stem = without_number(last);
-  // A letter and a number is a plan's own name.
+  // A single letter with a number is a name made by the plan.
   return stem.size() == 1 ? stem : last;
 }
 

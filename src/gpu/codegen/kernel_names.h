@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names for a kernel's text. The layers of a model have the same programs over tensors of other
-// names ("l0.gate", "l1.gate"); their kernels are to have the same text, so that one is compiled.
+// Canonical names in a kernel's text. The layers of a model run the same programs on tensors with
+// different names ("l0.gate", "l1.gate"). With canonical names their kernels have the same text and
+// are compiled once.
 #pragma once
 
 #include "coda/program.h"
 
 namespace coda::gpu {
 
-// The same program, its tensors named as a layer by itself would name them: "gate" for "l7.gate",
-// t1, t2, ... for a plan's numbered ones; and the program after its last word.
+// Names each tensor as if its layer were alone: "gate" for "l7.gate", and t1, t2, ... for the
+// plan's numbered tensors. The program gets the last part of its name.
 Program with_kernel_names(const Program& program);
 
-// The same program under one name, its tensors named by their places: equal for two programs that
-// differ in names alone. For checks that compile many kernels; others are for people to read.
+// Replaces the program's name by a fixed one and tensor names by their indices, so that programs
+// that differ only in names become equal. For checks that compile many kernels; kernels for people
+// keep readable names.
 Program without_names(Program program);
 
 }  // namespace coda::gpu

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses among the ways to emit a kernel by the spills that the compiler reported.
 #include "gpu/codegen/kernel_plan.h"
 
 #include <optional>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The fixed order of the parts of a kernel's text.
 #include "gpu/codegen/kernel_text.h"
 
 #include <sstream>

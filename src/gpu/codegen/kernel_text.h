@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole kernel's text, which all emitters share: the program as a comment, what is included, the
-// argument's names, what the emitter defines, the function.
+// Assembles a kernel's whole text, for all emitters: the program as a comment, includes, names of
+// the argument's fields, the emitter's definitions, the function.
 #pragma once
 
 #include <string>
@@ -14,18 +14,19 @@ struct KernelParts {
   std::string function;
   std::vector<std::string> headers;  // "kernels/finalizer.cuh"
   std::string space = "coda::device";
-  std::string before;  // definitions before the argument's names, and behind them
+  std::string before;  // definitions before and after the argument's names
   std::string behind;
-  std::string attributes;  // with the blank or the end of the line behind them
+  std::string attributes;  // including the trailing blank or newline
   std::string body;
 
-  // A kernel without tensor cores: it has its definitions for itself, and lets its successor start.
+  // For a kernel without tensor cores: it keeps its definitions in its own namespace and lets its
+  // successor start early.
   static KernelParts plain(std::string function, std::vector<std::string> headers,
                            const std::string& definitions, const std::string& attributes,
                            const std::string& scratch, const std::string& body);
 };
 
-// Throws Error, naming the program, if a launch has no so many blocks.
+// Throws Error, naming the program, if the grid is too large for a launch.
 KernelLaunch launch_of(const KernelParts& text, const ProgramSizes& sizes,
                        const LaunchArguments& arguments, int64_t blocks, uint32_t threads);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Adds each field once and generates the enumerators that name the fields.
 #include "gpu/codegen/launch_arguments.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects what a kernel's text names of its argument - descriptors, addresses, numbers - while the
-// text is written, and gives each a readable name: `a.maps[map_x0]`, `a.pointers[at_w1]`,
+// Collects the fields of the kernel's argument (descriptors, addresses, numbers) while the text is
+// written, and gives each a readable name: `a.maps[map_x0]`, `a.pointers[at_w1]`,
 // `a.numbers[rows]`. The names are enumerators at the top of the text.
-// Invariant: the same thing has the same name, so text is the same for all sizes that give the same
-// program structure.
+// Invariant: the same field always has the same name, so the text is the same for all sizes with
+// the same program structure.
 #pragma once
 
 #include <set>
@@ -30,27 +30,27 @@ class LaunchArguments {
 
   const ProgramSizes& sizes() const { return sizes_; }
 
-  // Each returns the expression to read it by. A descriptor's address; `role` tells apart boxes of
-  // one tensor.
+  // These functions return the expression that reads a field. map: the address of a descriptor;
+  // `role` distinguishes several boxes of one tensor.
   std::string map(const TensorMapSpec& spec, const std::string& role);
   std::string pointer(int tensor);
-  // Where the launch's counter of tiles lies.
+  // The address of the launch's tile counter.
   std::string tile_counter();
   // Throws Error if the value does not fit into 32 bits.
   std::string number(const std::string& name, int64_t value);
-  // Elements and bytes between a tensor's rows; its rows and columns as it lies in memory.
+  // The distance between a tensor's rows, in elements and in bytes; rows and columns in memory.
   std::string stride(int tensor);
   std::string row_bytes(int tensor);
   std::string stored_rows(int tensor);
   std::string stored_columns(int tensor);
-  // "row_start(row, stride)": the element at which a row starts.
+  // "row_start(row, stride)": the first element of a row.
   std::string row_start(std::string_view row, int tensor);
-  // "Element::bf16": how its elements lie in memory.
+  // "Element::bf16": the element type in memory.
   std::string stored_type(int tensor) const;
-  // "  // name", behind a line that reads or writes it.
+  // "  // name": a comment for lines that read or write the tensor.
   std::string comment(int tensor) const { return "  // " + sizes_.tensor(tensor).name; }
 
-  // Enumerators, and `using Arguments = ...`.
+  // The enumerators, and `using Arguments = ...`.
   std::string text() const;
   void fill(KernelLaunch& launch) const;
 
@@ -61,9 +61,10 @@ class LaunchArguments {
     uint32_t value;
   };
 
-  // `words`: what error messages call the number.
+  // `words`: the number's description in error messages.
   std::string number(const std::string& name, const std::string& words, int64_t value);
-  // A number named "stride_x" for a tensor x; error messages use the caller's name of the tensor.
+  // Adds a number named "stride_x" for a tensor x. Error messages use the caller's name of the
+  // tensor.
   std::string number_of(const char* what, int tensor, int64_t value);
 
   const ProgramSizes& sizes_;

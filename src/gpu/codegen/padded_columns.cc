@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A step allows padding if each of its columns depends only on the same column of its operands.
 #include "gpu/codegen/padded_columns.h"
 
 #include <algorithm>

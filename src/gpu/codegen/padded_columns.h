@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many columns a tile space without a product works on.
+// Decides how many columns a tile space without a GEMM processes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace coda::gpu {
 
-// Its own, and what lies between the rows of its tiles too where that is the program's own and
-// reaches to whole vectors, and no column knows of others: then all of it is vectors.
+// Includes the gaps between rows if the program owns them, they extend rows to whole vectors, and
+// no column depends on other columns. Then the kernel needs no code for partial vectors.
 int64_t columns_with_padding(const ProgramSizes& sizes, const TileSpace& space);
 
 }  // namespace coda::gpu

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decides from the analysis and the configuration which pairs take turns. The limits are measured.
 #include "gpu/codegen/pair_turns.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 namespace coda::gpu {
 namespace {
 
-// One plane of all that a thread moves itself for a fragment, with its addresses and predicates,
-// takes some twenty registers; of two all fragments of a sub-tile fit.
+// A plane that threads move directly takes about twenty registers per fragment, with addresses and
+// predicates. With two planes all fragments of a sub-tile fit.
 constexpr int kMostDirectPlanes = 2;
 
 int direct_planes(const std::vector<TileMove>& moves) {
@@ -22,13 +23,13 @@ int direct_planes(const std::vector<TileMove>& moves) {
 
 }  // namespace
 
-// An error function is some forty instructions, a random number too. Without turns the first
-// spilled 8 to 280 bytes in most tiles, of one product and of two, with vectors and without, the
-// second 32 in a dropout's; a gelu, which is half as long, 4 beside two products and none beside
-// one. Turns cost time: beside a product of K = 2048 a gelu adds 12 % to it, and added 24 % when it
-// was longer and in turns. A norm of each head that also stores what it norms spilled 28 to 40
-// bytes beside 128 accumulators, and none with turns. SwiGLU's gradient, three stores beside 192
-// accumulators, spills 4 bytes where no first load waits.
+// Measurements behind the rules. An error function takes about forty instructions, and so does a
+// random number. Without turns, error functions spilled 8 to 280 bytes in most tiles, and random
+// numbers 32 bytes in a dropout. A gelu, half as long, spilled 4 bytes with two GEMMs and none with
+// one. A norm per head that also stores its input spilled 28 to 40 bytes with 128 accumulators, and
+// none with turns. SwiGLU's gradient (three stores, 192 accumulators) spills 4 bytes if no first
+// load waits. Turns cost time: with K = 2048 a gelu adds 12 % to its GEMM; with turns and a longer
+// gelu it was 24 %.
 PairTurns::PairTurns(const SpaceAnalysis& space, const device::GemmConfig& config)
     : all_(direct_planes(space.loads) + direct_planes(space.stores) > kMostDirectPlanes ||
            space.has_long_function || space.groups.span != 0),

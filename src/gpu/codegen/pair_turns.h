@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of an epilogue in which pairs take turns: each waits for what the pair before it makes. The
-// assembler fills whatever registers it has: it would else load for, and work on, so many pairs at
-// once that it spills. Where threads move many tensors themselves, with an error function, and
-// behind a walk over groups, that is so however few accumulators there are, and a pair waits for
-// all of the one before it; where large tiles stage many planes, only in their first fragments,
-// before epilogues have consumed accumulators (device/layout/space.cuh: takes_turns), and only its
-// first load waits, for a store. (device/epilogue/fragment_values.cuh has how a value is made to
-// wait.) Invariant: values are what they are without it.
+// Emits dependencies that make the pairs of an epilogue take turns: each pair waits for a value of
+// the previous one. Without this the assembler interleaves the loads and work of so many pairs that
+// registers spill.
+// Two cases need it. If threads move many tensors themselves, in epilogues with an error function,
+// and after a walk over groups, every pair waits for all of the previous one, whatever the number
+// of accumulators. In large tiles that stage many planes, only the first fragments take turns
+// (before epilogues have consumed accumulators; takes_turns in device/layout/space.cuh), and only
+// the first load waits for a store. device/epilogue/fragment_values.cuh implements the waiting.
+// Invariant: turns do not change values.
 #pragma once
 
 #include <string>
@@ -20,20 +21,20 @@ class PairTurns {
  public:
   PairTurns(const SpaceAnalysis& space, const device::GemmConfig& config);
 
-  // What a pair begins with: its accumulators, and the bits of loaded planes.
+  // What a pair starts with: its accumulators, or the bits of loaded planes.
   std::string begin_with(const std::string& value) const;
   std::string begin_with_load(const std::string& bits);
-  // What it makes, for an effect.
+  // Records a value that the pair computes for an effect.
   void end_with(const std::string& value);
 
   const char* position() const { return all_ ? "start" : "at"; }  // the fragment's parameter
   std::string fragment_line() const;
-  std::string field_line() const;  // of SubTile
-  std::string last_line() const;   // of a pair
+  std::string field_line() const;  // the field in SubTile
+  std::string last_line() const;   // the last line of a pair
 
  private:
   const bool all_;
-  uint32_t first_load_for_;  // planes that are stored; 0: no load waits, or one does already
+  uint32_t first_load_for_;  // stored planes; 0: no load waits, or one already does
   std::vector<std::string> made_;
 };
 

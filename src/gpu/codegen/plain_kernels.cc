@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A GEMM uses one block for each 64 x 64 tile of the result; a group sum uses one warp for each
+// group.
 #include "gpu/codegen/plain_kernels.h"
 
 #include <algorithm>
@@ -79,7 +81,7 @@ class PlainWriter {
     return sizes_.step(*std::find_if(space_.steps.begin(), space_.steps.end(),
                                      [&](int i) { return is_one(sizes_.step(i)); }));
   }
-  // A function from a row of the tile to the element at which the tensor's row starts.
+  // A function from a row of the tile to the first element of the tensor's row.
   std::string start_of_row(const Step& load) {
     const int index = load.row_index();
     std::string row = "row";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the spaces that neither tensor cores nor a warp's columns serve (plain_spaces.h).
+// Emits kernels for tile spaces that neither tensor cores nor a warp can compute (plain_spaces.h).
 #pragma once
 
 #include "gpu/codegen/kernel_launch.h"
@@ -8,7 +8,7 @@
 
 namespace coda::gpu {
 
-// A kernel for a space that is_plain(). The program has names for kernels (kernel_names.h).
+// For a space with is_plain(). The program must have canonical names (kernel_names.h).
 KernelLaunch lower_plain(const ProgramSizes& sizes, const TileSpace& space);
 
 }  // namespace coda::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums are rewritten one after another, in the order of the program: a rewritten one is read by
-// those behind it. What is no longer used is dropped in the end.
+// Rewrites one sum after another in program order, so that later sums see the rewritten ones.
+// Unused steps are removed at the end.
 #include "gpu/codegen/reassociate_fma.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace coda::gpu {
 namespace {
 
-using Factors = std::vector<int>;  // steps, ascending, with repetitions
+using Factors = std::vector<int>;  // steps, ascending, may repeat
 
-constexpr size_t kMostFactors = 6;  // of a term; all subsets of what two have in common are tried
+constexpr size_t kMostFactors = 6;  // of a term; all subsets of the common factors are tried
 
 Factors without(const Factors& all, const Factors& some) {
   Factors rest;
@@ -72,9 +72,9 @@ class Rewriter {
                        [&](int i) { return program::is_product(step(i)); });
   }
 
-  // ---- What two terms have in common.
+  // ---- Common factors of two terms.
 
-  // Empty if one of them is no tile.
+  // Empty if a factor is not a tile.
   Factors factors_of(int i) const {
     if (!is_product(i)) return {i};
     Factors all;
@@ -93,7 +93,7 @@ class Rewriter {
     Factors factors;
   };
 
-  // Steps that effects need, if step `but` does not read its operands.
+  // Steps that effects need if step `but` did not read its operands.
   std::vector<char> live_steps(int but = -1) const {
     std::vector<char> live(program_.steps.size(), 0);
     for (int k = static_cast<int>(live.size()) - 1; k >= 0; --k) {
@@ -104,7 +104,7 @@ class Rewriter {
     return live;
   }
 
-  // Products before step i that are made anyway, if it does not read its operands.
+  // Products before step i that are computed anyway, even if step i does not read its operands.
   std::vector<Made> made_anyway(int i) const {
     const std::vector<char> live = live_steps(i);
     std::vector<Made> made;
@@ -116,7 +116,7 @@ class Rewriter {
     return made;
   }
 
-  // The fewest values whose product is that of the factors, as a greedy choice finds them.
+  // The fewest existing values whose product equals that of the factors, by a greedy choice.
   static std::vector<int> pieces(Factors factors, const std::vector<Made>& made) {
     std::vector<int> result;
     while (!factors.empty()) {
@@ -133,7 +133,7 @@ class Rewriter {
     return result;
   }
 
-  // Multiplications of a term that nothing else needs.
+  // Multiplications of a term that no other step needs.
   int own_products(int i, const std::vector<Made>& made) const {
     if (!is_product(i) ||
         std::any_of(made.begin(), made.end(), [&](const Made& one) { return one.step == i; })) {
@@ -142,7 +142,7 @@ class Rewriter {
     return 1 + own_products(step(i).operands[0], made) + own_products(step(i).operands[1], made);
   }
 
-  // The steps that make sum i as a product; none if that is no shorter.
+  // Steps that compute sum i as a product; empty if that is not shorter.
   std::vector<Step> factor(int i) const {
     const int terms[2] = {step(i).operands[0], step(i).operands[1]};
     Factors factors[2];
@@ -157,10 +157,10 @@ class Rewriter {
     std::set_intersection(factors[0].begin(), factors[0].end(), factors[1].begin(),
                           factors[1].end(), std::back_inserter(common));
     const std::vector<Made> made = made_anyway(i);
-    // One multiplication of a sum's two products fuses with the addition.
+    // One of the two products fuses with the addition.
     int least = own_products(terms[0], made) + own_products(terms[1], made);
-    size_t fewest = 0;         // in common: of equals, what keeps fewer registers for later
-    std::vector<int> best[3];  // the common factor's pieces, and those of what is left of each term
+    size_t fewest = 0;         // size of the common factor; ties: fewer live registers
+    std::vector<int> best[3];  // pieces of the common factor and of the rest of each term
     for (uint32_t subset = 1; subset < 1u << common.size(); ++subset) {
       Factors shared;
       for (size_t k = 0; k < common.size(); ++k) {
@@ -180,7 +180,7 @@ class Rewriter {
       std::copy(std::begin(parts), std::end(parts), std::begin(best));
     }
     if (best[0].empty()) return {};
-    std::vector<Step> steps;  // in place of step i
+    std::vector<Step> steps;  // replace step i
     const auto product = [&](const std::vector<int>& values) {
       int result = values.front();
       for (size_t k = 1; k < values.size(); ++k)
@@ -205,7 +205,7 @@ class Rewriter {
     }
   }
   bool is_inner_sum(int i) const { return is_sum(i) && uses_[i] == 1; }
-  // Each term is added to those before it.
+  // Whether each term is added to the sum of the previous terms.
   bool is_chain(int i) const {
     const std::vector<int>& operands = step(i).operands;
     return !is_inner_sum(operands[1]) && (!is_inner_sum(operands[0]) || is_chain(operands[0]));
@@ -235,7 +235,7 @@ class Rewriter {
         std::stable_partition(order.begin(), order.end(), [&](int term) { return !fused(term); });
     std::stable_partition(first, order.end(), [&](int term) { return reads_a_gemm(term); });
     const auto products = order.end() - first;
-    // With no other term the first product fuses with nothing, wherever it stands.
+    // If there is no other term, the first product cannot fuse.
     const bool fuses = products >= 2 && first != order.begin();
     if (!fuses || (order == terms && is_chain(i))) return {};
     std::vector<Step> steps;
@@ -247,7 +247,7 @@ class Rewriter {
 
   // ---- Programs.
 
-  // A step among those that stand in place of step i; its index.
+  // Appends a step to those that replace step i and returns its index.
   int append(std::vector<Step>& steps, int i, Elementwise op, int first, int second) const {
     steps.push_back(program::applied(op, {first, second}, step(i).shape));
     return i + static_cast<int>(steps.size()) - 1;

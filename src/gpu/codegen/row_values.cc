@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row outside the space has values of 0 and the index 0, so that nothing outside is read.
+// For a row outside the space all values are 0 and indices are 0, so that no load is out of bounds.
 #include "gpu/codegen/row_values.h"
 
 #include "gpu/codegen/expressions.h"
@@ -75,7 +75,7 @@ std::string RowValues::known_maximum(int tensor) {
   return "rows." + name;
 }
 
-// Made of the index where it is read: begin_tile would wait for it.
+// Computed from the index at each use, because begin_tile would have to wait for the index.
 std::string RowValues::table_row(int index_tensor, int table, const std::string& which) {
   std::string& rows = table_rows_[sizes_.tensor(table).shape.rows];
   if (rows.empty()) rows = arguments_.stored_rows(table);
@@ -97,7 +97,7 @@ std::string RowValues::begin(int64_t rows) const {
                       arguments_.number(operands_.own("rows"), rows), row_lines_.text()});
 }
 
-// The array extents for one element per row of a thread.
+// Array extents with one element per row of a thread.
 std::string RowValues::rows_of_thread() const {
   return "[" + std::string(sizes_.target().fragment.blocks) + "][2]";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile space's per-row values and scalars, as text of its CUDA struct: begin_tile loads and
-// computes them once a tile, for the rows that a thread has, and keeps in Rows what fragments read.
+// Emits the per-row values and scalars of a tile space. begin_tile loads and computes them once per
+// tile for the thread's rows, and keeps those that fragments read in the struct Rows.
 #pragma once
 
 #include <map>
@@ -17,23 +17,23 @@
 
 namespace coda::gpu {
 
-// Refers to what it is made of, which outlives it.
+// Keeps references to the constructor's arguments.
 class RowValues {
  public:
   RowValues(const ProgramSizes& sizes, const SpaceAnalysis& analysis, const SpaceOperands& operands,
             ValueNames& names, LaunchArguments& arguments);
 
-  // Step i's value, as a fragment's pair reads it.
+  // The expression by which a fragment's pair reads step i's value.
   std::string value(int i);
-  // An i32 vector as integers, the thread's two rows of each block: indices of columns.
+  // An i32 vector as integers (column indices) for the thread's two rows of each block.
   std::string index(int tensor);
-  // What a scalar that the program raises has been raised to before the tile.
+  // The value that a scalar of abs_max_into had when the tile began.
   std::string known_maximum(int tensor);
-  // The row of a table that an i32 vector names for the thread's row `which`: "[kBlock][0]".
+  // The row of a table that an i32 vector selects for the thread's row `which`: "[kBlock][0]".
   std::string table_row(int index, int table, const std::string& which);
 
   std::string fields() const { return fields_.text(); }  // of Rows
-  // The lines of begin_tile, for a space of so many rows.
+  // The lines of begin_tile for a space with `rows` rows.
   std::string begin(int64_t rows) const;
 
  private:
@@ -50,9 +50,9 @@ class RowValues {
   const SpaceOperands& operands_;
   ValueNames& names_;
   LaunchArguments& arguments_;
-  ValueText values_;  // as begin_tile knows them
+  ValueText values_;  // of begin_tile
   std::set<int> kept_;
-  std::map<int, std::string> index_names_;  // tensor
+  std::map<int, std::string> index_names_;  // by tensor
   std::map<int, std::string> maximum_names_;
   std::map<Dim, std::string> table_rows_;
   Body fields_{4};

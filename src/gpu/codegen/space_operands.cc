@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each box that is copied has a descriptor among the kernel's arguments. A wide tensor whose
-// members lie one half after the other is described as two tensors, so that no box crosses from one
-// half into the other.
+// Each copied box has a descriptor in the kernel's argument. A wide tensor with concatenated
+// members is described as two tensors, so that no box crosses from one half into the other.
 #include "gpu/codegen/space_operands.h"
 
 #include <string>
@@ -16,10 +15,10 @@ namespace {
 
 using device::Major;
 
-// Rows of tiles that are walked together (lab/notebook/hopper.md).
+// Rows of tiles that are processed together for L2 reuse (lab/notebook/hopper.md).
 constexpr int64_t kBandRows = 2048;
 
-// `choose(k)` for k = 0, 1, ..., told apart by `variable`.
+// Returns `choose(k)` for the value k of `variable`, as a conditional expression.
 template <class Choose>
 std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
   std::string text;
@@ -120,7 +119,7 @@ std::string SpaceOperands::operands() {
          (analysis_.has_scales ? scales() : "");
 }
 
-// Blocks of K are counted through all segments.
+// K blocks are numbered through all segments.
 std::string SpaceOperands::scales() {
   const auto of_segments = [&](int gemm, const auto& scale) {
     const std::vector<GemmSegment>& segments = step(gemm).segments();
@@ -137,7 +136,7 @@ std::string SpaceOperands::scales() {
     }
     return "{ " + text + "}";
   };
-  // Of a stored row of the operand.
+  // The scale of a stored row of the operand.
   const auto scale_at = [&](int operand, int scales, const std::string& row) -> std::string {
     if (scales < 0) return "1.0f";
     const bool is_of_rows = tensor(scales).shape.rows == tensor(operand).shape.rows;
@@ -222,8 +221,8 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
   return {"&" + arguments_.map(spec, role), column};
 }
 
-// A box along rows begins at the sub-tile's first column and row, one along columns at its first
-// row and column.
+// A row-wise box starts at the sub-tile's first (column, row), a column-wise box at its first (row,
+// column).
 std::pair<std::string, std::string> SpaceOperands::byte_box(int move, int value, bool is_wide,
                                                             int plane) {
   const Step& s = step(move);

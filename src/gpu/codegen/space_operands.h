@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel moves for a tile space, in its CUDA struct: its shape and extents, the operands
-// of its products, and the planes that pass through shared memory.
+// Emits the parts of a tile space's CUDA struct that describe data movement: its shape and extents,
+// the operands of its GEMMs, and the planes that pass through shared memory.
 #pragma once
 
 #include <string>
@@ -11,26 +11,27 @@
 
 namespace coda::gpu {
 
-// Refers to what it is made of, which outlives it.
+// Keeps references to the constructor's arguments.
 class SpaceOperands {
  public:
   SpaceOperands(const ProgramSizes& sizes, const program::TileMap& map,
                 const SpaceAnalysis& analysis, const device::GemmConfig& config,
                 const std::string& name, LaunchArguments& arguments);
 
-  // Members of the struct; what they read of the kernel's argument is added to `arguments`.
+  // Members of the struct. The fields of the kernel's argument that they read are added to
+  // `arguments`.
   std::string shape_text(bool keeps_tables) const;
   std::string extents();
   std::string operands();
   std::string planes();
 
-  // Of a step: half the columns of its natural tensor if it is wide, else 0.
+  // For a step with a wide tensor: half the columns between members of a pair; else 0.
   int64_t half(int i) const;
-  // Whether a wide step's members lie one half after the other.
+  // Whether a wide step stores all first members before all second ones.
   bool is_concatenated(int i) const;
-  // The name of an argument that is this space's alone.
+  // The name of an argument field that belongs to this space only.
   std::string own(const std::string& what) const;
-  int64_t base() const;  // columns of the tiles' shape
+  int64_t base() const;  // columns of the tile shape
 
  private:
   const Step& step(int i) const { return sizes_.step(i); }
@@ -43,9 +44,9 @@ class SpaceOperands {
   std::string operand(TensorMapSpec spec, device::Major major, const device::OperandBox& box,
                       const std::string& role);
   TensorMapSpec whole(int tensor) const;
-  // The descriptor of a staged tensor's plane, and where its box starts.
+  // The descriptor of a staged tensor's plane and the start of its box.
   std::pair<std::string, std::string> plane_box(const TileMove& move, int plane);
-  // The functions of byte planes, and the line that stores one copy of one.
+  // The functions for byte planes, and the line that stores one copy of one.
   std::string byte_planes();
   std::pair<std::string, std::string> byte_box(int move, int value, bool is_wide, int plane);
 

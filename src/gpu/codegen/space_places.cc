@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Member w of base column j of a wide tensor is natural column
-// (j / half) * 2 * half + w * half + j % half (device/layout/space.cuh); a tensor that repeats
-// along its columns is read modulo its own.
+// Member w of base column j of a wide tensor is column (j / half) * 2 * half + w * half + j % half
+// in memory (device/layout/space.cuh). A tensor that repeats along columns is indexed modulo its
+// own width.
 #include "gpu/codegen/space_places.h"
 
 #include "gpu/codegen/function_text.h"
@@ -54,7 +54,7 @@ int64_t SpacePlaces::columns_of(int i) const {
   return sizes_.size(sizes_.tensor(sizes_.step(i).tensor()).shape.cols);
 }
 
-// Two base columns from an even one on.
+// Two base columns starting at an even one.
 bool SpacePlaces::are_neighbours(int i) const {
   const int64_t h = operands_.half(i);
   return (h == 0 || operands_.is_concatenated(i) || h % 2 == 0) &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the elements of a tile space's tensors stand in memory, as text of its CUDA struct: base
-// columns become natural columns, pairs of base columns become element numbers.
+// Emits the index arithmetic of a tile space: from base columns to columns of a tensor in memory,
+// and from pairs of base columns to element indices.
 #pragma once
 
 #include <string>
@@ -16,20 +16,20 @@ class SpacePlaces {
   SpacePlaces(const ProgramSizes& sizes, const SpaceOperands& operands, LaunchArguments& arguments)
       : sizes_(sizes), operands_(operands), arguments_(arguments) {}
 
-  // Where base column `column` of plane `plane` of step i's value stands.
+  // The column in memory of base column `column` in plane `plane` of step i's value.
   std::string natural(int i, int plane, const std::string& column);
-  // The inverse: the plane and base column of natural column `column`.
+  // The inverse: plane and base column of a column in memory.
   std::string plane_column(int i);
 
-  // The element of step i's tensor at `row` and the base column `column`.
+  // The element of step i's tensor at `row` and base column `column`.
   std::string element(int i, int plane, const std::string& row, const std::string& column);
-  // "first place[, second place]" of a pair: base columns `column` and the next.
+  // "first[, second]": the elements of a pair, base columns `column` and the next.
   std::string pair(int i, int plane, const std::string& row);
-  // Whether such pairs are neighbours in memory.
+  // Whether the two elements of such a pair are adjacent in memory.
   bool are_neighbours(int i) const;
-  // What the device's functions on those places end in: "pair" if they are neighbours, else "two".
+  // The suffix of the device functions for such elements: "pair" if they are adjacent, else "two".
   const char* pair_or_two(int i) const;
-  // Whether the 64 base columns of a sub-tile are neighbours in memory.
+  // Whether the 64 base columns of a sub-tile are adjacent in memory.
   bool is_contiguous(int i) const;
 
  private:

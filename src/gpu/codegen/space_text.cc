@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step becomes at most one line for each of its planes (narrow values have one, wide ones two:
-// the members of their pairs), in the order of the program: whoever wrote it chose how long values
-// live. What no effect needs is left out.
+// A step becomes at most one line for each of its planes (one if narrow, two if wide: the members
+// of its pairs). Lines keep the order of the program, because its author decided how long values
+// live. Steps that no effect needs are left out.
 #include "gpu/codegen/space_text.h"
 
 #include <algorithm>
@@ -27,7 +27,8 @@
 namespace coda::gpu {
 namespace {
 
-// A ping-pong tile's epilogue is hidden, and with several blocks of rows there are as many tables.
+// Not for ping-pong tiles, whose epilogue is hidden, and not with several blocks of rows, which
+// would need one set of tables each.
 bool can_keep_tables(const Target& target, const SpaceAnalysis& space,
                      const device::GemmConfig& config) {
   return target.loads_under_mainloop && space.repeated_planes != 0 && space.loads_ahead &&
@@ -96,7 +97,7 @@ class SpaceWriter {
   const std::string& value_name(int i) { return names_.of_step(i); }
   bool is_row_like(int i) const { return step(i).shape.cols.is(1); }  // scalars too
 
-  // Each walk over fragments makes its own; a vector is made where the columns of a pair lie.
+  // Each pass over fragments has its own values. A vector is computed for the columns of each pair.
   std::string place(const At& at) const {
     const bool is_tile = map_.on_tile[at.step];
     return filled("$ $ $",
@@ -104,7 +105,7 @@ class SpaceWriter {
                    std::to_string(at.plane)});
   }
 
-  // Planes of wide values are told apart.
+  // Planes of wide values have different names.
   std::string name_of(const At& at) {
     const bool is_tile = map_.on_tile[at.step];
     const bool is_wide = half(is_tile ? at.step : at.reader) != 0;
@@ -139,7 +140,7 @@ class SpaceWriter {
     return made;
   }
 
-  // In a fragment pairs may take turns.
+  // In the main pass, pairs may take turns.
   std::string accumulators(const At& at) const {
     const int member = planes_of(at.step) == 1 ? -1 : at.plane;
     const auto part =
@@ -149,7 +150,7 @@ class SpaceWriter {
     return pass_.is_walk() ? text : turns_.begin_with(text);
   }
 
-  // A vector of columns that is loaded, before the sub-tile or the fragment, or counted.
+  // A per-column vector: loaded before the sub-tile or fragment, or computed from column numbers.
   std::optional<std::string> column(const At& at) {
     const Step& s = step(at.step);
     const bool counts = program::is_column_index(s);
@@ -199,7 +200,7 @@ class SpaceWriter {
     return filled("sub.$.at(kFragment, pair)", {made});
   }
 
-  // An as_stored value as it is stored: packed once, for its store and its readers.
+  // An as_stored value in its storage type: packed once for both its store and its readers.
   std::string packed_value(const At& at) {
     std::string& packed = pass_.packed_names[{at.step, at.plane}];
     if (!packed.empty()) return packed;
@@ -253,8 +254,8 @@ class SpaceWriter {
 
   // ---- The fragment.
 
-  // The values that effects need, directly or through others: a trial run that writes values as
-  // they are asked for.
+  // Finds the values that effects need, directly or through other values, by a trial run that
+  // writes values on demand.
   void find_needed() {
     LaunchArguments unused(sizes_);
     SpaceWriter trial(sizes_, map_, analysis_, config_, keeps_tables_, name_, unused);
@@ -262,7 +263,7 @@ class SpaceWriter {
     needed_ = trial.values_.made();
   }
 
-  // What each walk adds up, from values that it makes as the fragment makes them.
+  // The sums of each walk, from values that the walk computes as the fragment does.
   void write_walks() {
     for (uint32_t walk = 0; walk < analysis_.groups.walks; ++walk) {
       std::swap(pass_, walks_.emplace_back());
@@ -322,7 +323,7 @@ class SpaceWriter {
     }
   }
 
-  // Both copies of a value are of the same bytes, which are packed by whichever comes first.
+  // Both copies of a value have the same bytes; the first copy packs them.
   void leave_bytes(int i) {
     const ByteMove& move = *analysis_.find_bytes(i);
     const std::string type = arguments_.stored_type(step(i).tensor());
@@ -349,12 +350,12 @@ class SpaceWriter {
     }
   }
 
-  // Of a pair's, those that exist.
+  // The number of valid columns of a pair.
   std::string valid_columns() const {
     return analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
   }
 
-  // Which operand of the stored sum is added to memory: not the load of what is there.
+  // The operand of the stored sum that is added in memory (not the load of the old value).
   int added_operand(int i) const {
     const Step& first = step(step(step(i).operands[0]).operands[0]);
     return program::is_tile_load(first) && first.tensor() == step(i).tensor() ? 1 : 0;
@@ -371,7 +372,7 @@ class SpaceWriter {
         {arguments_.pointer(step(i).tensor()), arguments_.stride(step(i).tensor()), values, place});
   }
 
-  // A value packed for a store to `type`: an as_stored value to the same type is packed already.
+  // A value packed for a store to `type`. An as_stored value of the same type is already packed.
   std::string bits_to_store(int operand, int plane, DType type) {
     int i = representative(operand);
     int p = plane;
@@ -385,15 +386,16 @@ class SpaceWriter {
     return filled("pack<$>($)", {element_text(type), value(operand, plane)});
   }
 
-  // Of values that are rounded anyway the bits are kept too: two are compared at a time. But where
-  // columns are asked for one by one, and in fp16, whose values are converted, registers run out.
+  // For bf16-rounded values the packed bits are kept, so that two values are compared at a time. If
+  // columns are requested one by one, or in fp16 (whose values must be converted), that would take
+  // too many registers.
   std::string kept_type(int i) const {
     const bool keeps_bits = program::is_rounding(step(i)) && step(i).dtype() == DType::bf16 &&
                             !analysis_.ragged_columns;
     return keeps_bits ? "StoredPair<Element::bf16>" : "Elements<2>";
   }
 
-  // All planes of a value, kept until the sub-tile's end, by whoever needs them there.
+  // All planes of a value, kept until the end of the sub-tile for effects there.
   const std::string& kept_values(int i) {
     i = representative(i);
     std::string& name = kept_values_[i];
@@ -422,7 +424,7 @@ class SpaceWriter {
                columns, kept_values(source), places_.plane_column(source)});
   }
 
-  // A sum that only its reduction reads is added term by term: fewer values live at one time.
+  // A sum that only its reduction reads is added term by term, so that fewer values are live.
   using Terms = std::vector<std::string>;
   Terms terms(int i, int plane) {
     const Step& s = step(i);
@@ -458,7 +460,7 @@ class SpaceWriter {
               {arguments_.pointer(s.tensor()), arguments_.stride(s.tensor()), name});
   }
 
-  // Of values that are read twice: when all are made.
+  // For values that are read twice: after all of them are computed.
   void row_reduction(int i) {
     const Step& s = step(i);
     end_.line(
@@ -489,7 +491,7 @@ class SpaceWriter {
     }
   }
 
-  // ---- The struct's parts.
+  // ---- Parts of the struct.
 
   std::string rows_text() {
     return "\n  struct Rows {\n" + rows_.fields() + kept_loads_.fields() + "  };\n" +
@@ -509,7 +511,7 @@ class SpaceWriter {
                     sub_lines_.text() + direct_loads_.begin(), "  template <u32 kBlock>\n");
   }
 
-  // The accumulators and planes of a fragment, as parameters.
+  // The accumulators and planes of a fragment as function parameters.
   std::string fragment_parameters() const {
     return "const float (&accumulators)[" + std::to_string(shape_.parts) +
            "][8],\n                             const u32 (&loaded)[" +
@@ -574,15 +576,15 @@ class SpaceWriter {
 
   ValueText values_;
   ValueText::Made needed_;
-  std::map<int, std::string> kept_values_;  // step
+  std::map<int, std::string> kept_values_;  // by step
   std::set<std::pair<const ByteMove*, int>> packed_bytes_;
-  Pass pass_;                // the one that is being written
-  std::vector<Pass> walks_;  // of sums
+  Pass pass_;                // the current pass
+  std::vector<Pass> walks_;  // one for each walk over groups
   uint32_t column_fields_ = 0;
 
   Body sub_fields_{4};
   Body sub_lines_{4};
-  Body staged_{4};  // column partials into scratch memory, before the warps meet
+  Body staged_{4};  // writes column partials into scratch memory before the warps synchronise
   Body end_{4};
 };
 

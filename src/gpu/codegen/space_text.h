@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA struct of one tile space, as device/layout/space.cuh asks for it: operands, planes, and
-// the epilogue as straight-line code over pairs of columns, one line a step, named after the
-// program's values.
+// Emits the CUDA struct of one tile space, with the interface that device/layout/space.cuh
+// describes: operands, planes, and the epilogue as straight-line code over pairs of columns, with
+// one line per step and the program's names.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace coda::gpu {
 
-// `keeps_tables` as gemm_emitter.h has it. `name` of the struct, "Space0"; what it reads of the
-// kernel's argument is added to `arguments`.
+// `keeps_tables`: see gemm_emitter.h. `name`: of the struct, "Space0". The fields of the kernel's
+// argument that the struct reads are added to `arguments`.
 std::string space_text(const ProgramSizes& sizes, const program::TileMap& map,
                        const SpaceAnalysis& analysis, const device::GemmConfig& config,
                        bool keeps_tables, const std::string& name, LaunchArguments& arguments);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread holds eight base columns of a few rows. Loads of all its rows come first, so that many
-// are in flight; then row by row the steps in program order, one line each, a value being one plane
-// of eight elements, or two (the members of its pairs). What is the same for all rows is loaded
-// ahead of them; what a row needs first, an index for example, before its tiles. The spaces of a
-// launch take as many blocks each as their tiles need, one space after another.
+// A thread holds eight base columns of a few rows. It first loads all its rows, so that many loads
+// are in flight. Then, row by row, it runs the steps in program order, with one line per plane of
+// eight elements (two planes for wide values). Values that are equal for all rows are loaded before
+// the rows; what other loads of a row need, such as an index, before its tiles. The spaces of a
+// launch use disjoint ranges of blocks.
 #include "gpu/codegen/tile_emitter.h"
 
 #include <algorithm>
@@ -27,17 +27,17 @@ namespace {
 
 using program::TileMap;
 
-// A struct as device/kernels/tile_kernel.cuh describes it.
+// A struct with the interface of device/kernels/tile_kernel.cuh.
 struct SpaceText {
   std::string name;
   std::string text;
-  int64_t blocks = 0;  // of kTileThreads threads
+  int64_t blocks = 0;  // number of blocks of kTileThreads threads
   bool by_blocks = false;
   bool leaves_bytes = false;
   int maxima = 0;
 };
 
-// Made of all that a block of 64 rows has.
+// Effects that need all 64 rows of a block.
 bool meets_other_warps(const Step& step) {
   return program::is_column_partial(step) || program::is_transposed_store(step) ||
          program::is_maximum(step);
@@ -67,7 +67,7 @@ class TileSpaceWriter {
     row_count_ = arguments_.number("rows_" + id_, rows);
     column_count_ = arguments_.number("columns_" + id_, columns);
     columns_.align("columns * 2");
-    // Columns of pairs are twice as many, and are divided as numbers below 2^31.
+    // Wide tensors have twice as many columns, and divisions support numbers below 2^31.
     require(columns < int64_t{1} << 30, description() + " has too many columns for one launch");
     position_ = "block_position(block, thread_index(), columns)";
     if (!by_blocks_) {
@@ -95,14 +95,15 @@ class TileSpaceWriter {
     return "program '" + sizes_.given().name + "', step " + std::to_string(i) + ", " +
            program::describe_step(sizes_.given(), i) + ":";
   }
-  // What the program stores too is read as it lies in memory now.
+  // Tensors that the program also stores are read at the time of use.
   bool is_stored(int t) const {
     const std::vector<Step>& steps = sizes_.program().steps;
     return std::any_of(steps.begin(), steps.end(),
                        [&](const Step& s) { return program::is_effect(s) && s.tensor() == t; });
   }
 
-  // A member that nothing reads is not loaded: a trial run writes values as they are asked for.
+  // Finds needed values, so that unused members of pairs are not loaded: a trial run writes values
+  // on demand.
   void find_needed() {
     LaunchArguments unused(sizes_);
     TileSpaceWriter trial(sizes_, map_, number_, layouts_, unused);
@@ -111,7 +112,7 @@ class TileSpaceWriter {
   }
 
   void choose_rows() {
-    int pieces = 0;  // 16-byte loads of a row
+    int pieces = 0;  // 16-byte loads per row
     for (int i : space_.steps) {
       if (!program::is_tile_load(step(i))) continue;
       for (int w = 0; w < layout(i).planes(); ++w) {
@@ -122,13 +123,13 @@ class TileSpaceWriter {
     rows_ = choose_tile_rows(sizes_.program(), space_.steps, pieces);
   }
 
-  // What leaves 8-bit copies: elements that are no vectors are so rare there that they shall not
-  // cost vectors the registers of several rows.
+  // With 8-bit copies, the slow path for partial vectors handles one row at a time: it is rare, and
+  // must not cost the main path registers.
   std::string rows_in_flight() const { return rows_.leaves_bytes ? "kRows" : "kThreadRows"; }
 
   // ---- Values.
 
-  // In the loop over rows that lines are written to.
+  // Values inside the loop over rows.
   ValueText values_of_rows() {
     return {sizes_,
             &map_,
@@ -139,7 +140,7 @@ class TileSpaceWriter {
              .write = [this](const At& at, const std::string& name,
                              const std::string& text) { write(at.step, name, text); }}};
   }
-  // Whether it is the first time that a line outside of that loop asks.
+  // Whether this is the first request from outside the loop.
   bool is_first(const std::string& name) { return raws_.insert(name).second; }
 
   std::string value(int i, int plane) { return values_.value({i, i, plane}); }
@@ -155,7 +156,7 @@ class TileSpaceWriter {
   static std::string suffix(const TileLayout& layout, int plane) {
     return layout.planes() == 1 ? "" : "_" + std::to_string(plane);
   }
-  // Vectors of columns are told apart by where they lie.
+  // Column vectors with different layouts have different names.
   std::string name(const At& at) {
     std::string own = "v" + std::to_string(at.step);
     if (map_.on_tile[at.step]) return own + suffix(layout(at.step), at.plane);
@@ -241,7 +242,7 @@ class TileSpaceWriter {
     return made;
   }
 
-  // Both members of adjacent pairs are loaded together, as they lie in memory.
+  // Both members of adjacent pairs are loaded with one access.
   std::string load_tile(const At& at) {
     const int i = at.step;
     const Step& s = step(i);
@@ -267,8 +268,8 @@ class TileSpaceWriter {
     if (s.row_index() >= 0)
       row = filled("table_row($, $)", {index_of_row(s.row_index()), arguments_.stored_rows(t)});
     const bool is_table = s.row_index() >= 0 || !s.repeat().is(1);
-    // A thread reads four bytes an element, or adjacent pairs, in two halves of a sector: the
-    // second finds it in L1.
+    // With four bytes per element, or adjacent pairs, a thread reads its part of a sector in two
+    // halves; the second half hits L1.
     const bool is_halved = size_of(tensor(t).dtype) > 2 || is_adjacent;
     const std::string access = is_stored(t)            ? "in_place"
                                : is_table || is_halved ? "cached"
@@ -295,12 +296,12 @@ class TileSpaceWriter {
                arguments_.comment(t)});
   }
 
-  // What a row outside reads is not used.
+  // Values read for rows outside the space are not used.
   std::string element_of_row(int tensor) {
     return arguments_.pointer(tensor) + ", inside, " + arguments_.row_bytes(tensor);
   }
 
-  // An i32 vector as an index of each row.
+  // An i32 vector as the index of each row.
   std::string index_of_row(int tensor) {
     const std::string index = "i" + std::to_string(tensor);
     if (raws_.insert(index).second) {
@@ -325,7 +326,7 @@ class TileSpaceWriter {
     }
   }
 
-  // Where a row of a stored tensor starts, and how many of its columns are.
+  // The start of a row of a stored tensor and the number of its valid columns.
   std::string row_of(int t) {
     return filled("$, $, valid[r]", {arguments_.pointer(t), arguments_.row_start("row", t)});
   }
@@ -334,7 +335,7 @@ class TileSpaceWriter {
     const int t = step(i).tensor();
     int from = step(i).operands[0];
     const TileLayout& lies = layout(from);
-    // A value that is rounded and then stored in the same type need not be rounded twice.
+    // A value that is rounded and then stored in the same type is rounded only once.
     if (program::is_rounding(step(from)) && step(from).dtype() == tensor(t).dtype)
       from = step(from).operands[0];
     const auto stored = [&](int w) { return values_.value({from, step(i).operands[0], w}); };
@@ -348,7 +349,7 @@ class TileSpaceWriter {
                  {type, row, columns, stored(0), stored(1), comment});
       return;
     }
-    // Of groups: the columns before they are divided.
+    // For grouped values: the columns before division by the group size.
     const bool is_wide = !(lies.pairing == Dim(0));
     const TileLayout natural{.kind = is_wide ? TileLayout::wide : TileLayout::narrow,
                              .pairing = lies.pairing};
@@ -406,7 +407,7 @@ class TileSpaceWriter {
     }
   }
 
-  // Where base column j of a plane stands in a whole row.
+  // The column in memory of base column j of a plane.
   std::string natural_column(const TileLayout& lies, int w) {
     if (lies.kind == TileLayout::narrow) return "j";
     return filled("pair_column(j, $, $)", {columns_.half(lies.pairing), std::to_string(w)});
@@ -504,22 +505,22 @@ class TileSpaceWriter {
   TileRows rows_;
   std::string row_count_;
   std::string column_count_;
-  std::string position_;  // the thread's
+  std::string position_;  // of the thread
   ColumnText columns_;
   ValueText values_;
   ValueText::Made needed_;
-  std::set<std::string> raws_;  // what is loaded, by its name
-  int maxima_ = 0;              // that are raised
+  std::set<std::string> raws_;  // names of loaded values
+  int maxima_ = 0;              // number of raised maxima
 
-  // Lines that stand together, in this order.
+  // Sections of the function, in this order.
   Body before_{4};       // scalars, columns, accumulators
-  Body row_arrays_{6};   // what is loaded of each row
-  Body first_loads_{8};  // what other loads need
+  Body row_arrays_{6};   // loads for each row
+  Body first_loads_{8};  // loads that other loads need
   Body loads_{8};
-  Body gathers_{8};     // loads that wait for an index: behind those that wait for nothing
+  Body gathers_{8};     // loads that wait for an index, after those that do not
   Body body_{8};        // of one row
-  Body after_rows_{6};  // that are in flight together
-  Body after_{4};       // all rows
+  Body after_rows_{6};  // after each set of rows in flight
+  Body after_{4};       // after all rows
 };
 
 }  // namespace
@@ -559,7 +560,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   return launch_of(
       KernelParts::plain(
           identifier(sizes.program().name + "_tiles"), {"kernels/tile_kernel.cuh"}, structs,
-          // Rows whose bytes are joined are unrolled, and would leave a second block no registers.
+          // Joining bytes unrolls rows, which would leave too few registers for a second block.
           filled("__launch_bounds__(kTileThreads, $)", {leaves_bytes ? "2" : "1"}),
           by_blocks ? filled("  __shared__ float scratch[kTileScratch + $ * kTileWarps];\n",
                              {std::to_string(maxima)})

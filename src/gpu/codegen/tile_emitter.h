@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of tile spaces without a product: their tiles are loaded from memory, or made of vectors.
+// Emits kernels for tile spaces without a GEMM, whose tiles are loaded from memory or computed from
+// vectors.
 #pragma once
 
 #include <vector>
@@ -9,8 +10,8 @@
 
 namespace coda::gpu {
 
-// One launch for the tile spaces in `spaces`, by their number in tile_spaces(). Throws Error,
-// naming the program and step, if something does not fit.
+// One launch for the tile spaces in `spaces` (indices into tile_spaces()). Throws Error, naming the
+// program and step, if something does not fit.
 KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>& spaces);
 
 }  // namespace coda::gpu

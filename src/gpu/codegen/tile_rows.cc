@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few rows mean few registers, so that more blocks share a multiprocessor and some compute while
-// others load: that was worth more than loads in flight within a thread (lab/notebook/hopper.md).
-// Where columns are reduced a warp walks down its rows, and about eight 16-byte loads of a thread
-// are in flight. What only reduces rows has little to do for each but more for all.
+// Few rows per thread mean few registers, so more blocks share a multiprocessor and some compute
+// while others load. That was faster than more loads in flight within a thread
+// (lab/notebook/hopper.md). If columns are reduced, a warp iterates over its rows with about eight
+// 16-byte loads per thread in flight. Kernels that only reduce rows have little work per row but a
+// fixed cost per set of rows.
 #include "gpu/codegen/tile_rows.h"
 
 #include "device/tiles/tile_position.cuh"

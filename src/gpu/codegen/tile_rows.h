@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows of a tile a thread of a kernel without a product has in flight.
+// Chooses how many rows of a tile a thread has in flight in a kernel without a GEMM.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@ namespace coda::gpu {
 
 struct TileRows {
   int in_flight = 1;
-  bool leaves_bytes = false;  // 8-bit copies or magnitudes, and no largest magnitude of a block
-  bool turns_bytes = false;   // stores bytes by columns, whose rows are joined
+  bool leaves_bytes = false;  // stores 8-bit copies or magnitudes, and no per-block maximum
+  bool turns_bytes = false;   // stores bytes by columns, which joins rows
 };
 
-// `pieces`: 16-byte loads of a row.
+// `pieces`: number of 16-byte loads per row.
 TileRows choose_tile_rows(const Program& program, const std::vector<int>& steps, int pieces);
 
 }  // namespace coda::gpu

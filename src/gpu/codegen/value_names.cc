@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Avoids names that the text itself or the device files use.
 #include "gpu/codegen/value_names.h"
 #include "program/step_table.h"
 
@@ -10,8 +11,7 @@ namespace coda::gpu {
 
 namespace {
 
-// Parameters, variables, fields and types of the text itself, and what it uses of the device's
-// files.
+// Parameters, variables, fields and types of the emitted text and of the device files.
 constexpr const char* kTaken =
     "a at rows sub accumulators loaded stored pair row column inside block side scratch "
     "start turn next is_inside is_plain fragment unrolled Rows SubTile Arguments FragmentPosition "
@@ -21,7 +21,7 @@ constexpr const char* kTaken =
     "inside_pair "
     "wide_column";
 
-// How the enumerators of a kernel's arguments begin (launch_arguments.h, space_operands.cc).
+// Prefixes of the enumerators of a kernel's argument (launch_arguments.h, space_operands.cc).
 constexpr const char* kEnumerators[] = {"at_",          "map_",  "stride_",          "rows_",
                                         "columns_",     "half_", "k_blocks_",        "tile_rows_",
                                         "tile_columns", "band_", "selected_columns_"};

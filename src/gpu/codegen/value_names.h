@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in a tile space's CUDA struct: a step's value is called after the tensor that it is stored
-// in or loaded from, or after what it is, so that the text reads like its program.
+// Names for the values in a tile space's CUDA struct. A value is named after the tensor that it is
+// stored in or loaded from, or after its operation, so that the text reads like the program.
 #pragma once
 
 #include <map>
@@ -10,12 +10,12 @@
 
 namespace coda::gpu {
 
-// Refers to the sizes, which outlive it.
+// Keeps a reference to the sizes.
 class ValueNames {
  public:
   explicit ValueNames(const ProgramSizes& sizes);
 
-  // `wanted`, or what is nearest to it and not yet taken.
+  // `wanted`, or a similar name if it is taken.
   std::string make(const std::string& wanted) { return names_.make(wanted); }
   const std::string& of_step(int i);
 

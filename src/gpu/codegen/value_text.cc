@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Requests operands recursively, so each value is written after the values that it reads.
 #include "gpu/codegen/value_text.h"
 
 #include "coda/error.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one emitter of values: from a step to what it is made of. A value is written as a line where
-// it is first asked for, and has a name from then on. What arithmetic does not make, how a value is
-// called and where its line stands is the policy of whoever emits: fragments of accumulators
-// (space_text.cc), rows and groups beside them, tiles without a product (tile_emitter.cc),
-// vectors (finalizer_emitter.cc).
+// Emits values on demand, for all emitters: a value is written as a line where it is first
+// requested, and later requests return its name. A policy decides the rest: loads and other
+// sources, names, and where lines are placed. There are policies for fragments of accumulators
+// (space_text.cc), for rows and groups, for tiles without a GEMM (tile_emitter.cc) and for vectors
+// (finalizer_emitter.cc).
 #pragma once
 
 #include <functional>
@@ -21,38 +21,40 @@ namespace coda::gpu {
 
 class ValueText {
  public:
-  // A plane of a step's value (wide values have two: the members of their pairs). A vector of
-  // columns lies as the value of step `reader` does.
+  // A plane of a step's value (wide values have two planes: the members of their pairs). A vector
+  // of columns has the column layout of step `reader`.
   struct At {
     int step = -1;
     int reader = -1;
     int plane = 0;
   };
   struct Policy {
-    // What is a value of its own: the planes, columns or walks that tell apart the texts of a step.
+    // Distinguishes the texts of one step: the planes, columns or walks that need separate values.
     std::function<std::string(const At&)> place;
-    // Of what is not made of its operands alone: writes its lines and returns how it is read.
+    // For values that are not computed from their operands alone: writes their lines and returns
+    // the expression that reads them.
     std::function<std::optional<std::string>(const At&)> source;
-    // Empty: it stands where it is read.
+    // Empty: the expression is used inline.
     std::function<std::string(const At&)> name;
     std::function<void(const At&, const std::string& name, const std::string& text)> write;
   };
   using Made = std::set<std::pair<int, std::string>>;  // step, place
 
-  // `map` may be missing where there are no tiles, `representative` where no two steps make one
-  // value. What is given outlives it.
+  // `map` may be null if there are no tiles, `representative` if no two steps compute the same
+  // value. All arguments must outlive this object.
   ValueText(const ProgramSizes& sizes, const program::TileMap* map,
             const std::vector<int>* representative, Policy policy)
       : sizes_(sizes), map_(map), representative_(representative), policy_(std::move(policy)) {}
 
-  // A name or a literal, or the like.
+  // A name, a literal or similar.
   std::string value(At at);
   // Operand k of the value at `at`.
   std::string operand(const At& at, size_t k);
-  // In the order of the program: of tiles what is `needed`, and what `effect` writes of a step.
+  // Writes the steps in program order: the tile values in `needed`, and what `effect` writes for
+  // each effect.
   void write(const std::vector<int>& steps, const Made& needed,
              const std::function<void(int)>& effect);
-  // All that were asked for.
+  // All values that were requested.
   Made made() const;
 
  private:

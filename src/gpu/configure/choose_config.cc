@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is legal, and what the model is told of a kernel.
+// The legality of configurations and the inputs of the cost model.
 #include "gpu/configure/choose_config.h"
 
 #include <algorithm>
@@ -30,14 +30,14 @@ device::RingShape ring_of(const GemmConfig& config,
   return ring;
 }
 
-// Planes of a value.
+// The number of planes of a value.
 double width_of(const program::TileMap& map, int value) { return map.pairing[value].is(0) ? 1 : 2; }
 
 int copies_of(const ByteMove& move) {
   return (move.rows >= 0 ? 1 : 0) + (move.columns >= 0 ? 1 : 0);
 }
 
-// Of the epilogue, in planes of 16 bits: what threads move themselves counts too.
+// Planes of 16 bits that the epilogue moves, including what threads move directly.
 double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   double planes = 0;
   const auto add = [&](const TileMove& move, bool is_load) {
@@ -58,9 +58,9 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   return planes;
 }
 
-// Operations for each element of the epilogue beside planes, roughly: a transcendental function is
-// a few, a log-sum-exp an exponential and a running maximum, a random number ten rounds of
-// Philox for two.
+// A rough count of operations per element of the epilogue in addition to planes: a few for a
+// transcendental function; an exponential and a running maximum for a log-sum-exp; ten rounds of
+// Philox per two random numbers.
 double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const SpaceAnalysis& space) {
   double work = 4.0 * static_cast<double>(space.selections.size() + space.column_partials.size());
@@ -80,7 +80,7 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
             : load.movement == Movement::bytes ? (load.is_wide ? 4 : 2)
                                                : 0;
   }
-  // Bytes are packed and exchanged two to three times for eight elements.
+  // Packing and exchanging bytes costs two to three operations per eight elements.
   for (const ByteMove& move : space.bytes) work += (move.is_wide ? 4 : 2) * copies_of(move);
   for (int i : space.maxima) work += 2 * width_of(map, sizes.step(i).operands[0]);
   return work;
@@ -91,9 +91,9 @@ struct RegisterUse {
   uint32_t count;
 };
 
-// What lives at once in a thread: accumulators, addresses and states with the planes of a fragment,
-// direct loads of a fragment, vectors, running reductions (values that wait for a sub-tile's end
-// take the registers of its accumulators).
+// Registers of a thread that are live at the same time: accumulators, addresses and states, planes
+// of a fragment, direct loads of a fragment, vectors, running reductions. (Values that wait for the
+// end of a sub-tile reuse the registers of its accumulators.)
 std::array<RegisterUse, 7> register_uses(const ProgramSizes& sizes, const SpaceAnalysis& space,
                                          const GemmConfig& config) {
   const Target& target = sizes.target();
@@ -109,7 +109,7 @@ std::array<RegisterUse, 7> register_uses(const ProgramSizes& sizes, const SpaceA
            {"values of rows", 2 * target.row_blocks(config) * space.row_values},
            {"vectors of columns", space.column_registers + 10 * space.column_fields},
            {"tiles that threads load", space.direct_registers},
-           // The bytes of a fragment's rows, and a sub-tile's magnitudes.
+           // Bytes of a fragment's rows, and the magnitudes of a sub-tile.
            {"8-bit copies and magnitudes",
             2 * shape.bytes + 3 * static_cast<uint32_t>(space.maxima.size())},
            {"sums of rows and groups", partials}}};
@@ -122,9 +122,9 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
   return registers;
 }
 
-// The count is more than a thread has. The assembler finds room among consumed accumulators and may
-// manage all the same, at 192 accumulators in most cases; so such a configuration is ranked and
-// tuned, but taken only where it was timed.
+// Whether the estimate exceeds a thread's registers. The assembler reuses consumed accumulators and
+// often succeeds anyway, with 192 accumulators in most cases. So such a configuration is ranked and
+// tuned, but used only if it was timed.
 bool is_crowded(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& config,
                 uint32_t consumed = 0) {
   return std::any_of(kernel.spaces.begin(), kernel.spaces.end(), [&](const SpaceAnalysis& space) {
@@ -133,7 +133,8 @@ bool is_crowded(const ProgramSizes& sizes, const KernelSpaces& kernel, const Gem
 }
 constexpr double kCrowded = 1.05;
 
-// Of 192 accumulators those of a sub-tile, consumed first, make room for the values of the others.
+// With 192 accumulators, a sub-tile's accumulators are consumed first and leave room for values of
+// the others.
 uint32_t consumed_of(const Target& target, const GemmConfig& config) {
   const uint32_t accumulators = target.accumulators(config);
   return accumulators - std::min(accumulators, 128U);
@@ -153,8 +154,8 @@ GemmConfig config_of(const TileKind& tile, const ClusterShape& cluster,
                      kernel);
 }
 
-// The deepest pipeline that leaves the ring two groups, one to transform and one to load; where
-// nothing is loaded one is enough.
+// The deepest pipeline that leaves the ring two groups, one to transform and one to load; one group
+// if nothing is loaded.
 uint32_t usual_stages(const Target& target, const GemmConfig& config, const TileKind& tile,
                       const std::vector<device::EpilogueTraits>& shapes) {
   const bool loads =
@@ -165,8 +166,8 @@ uint32_t usual_stages(const Target& target, const GemmConfig& config, const Tile
     const device::RingShape ring = ring_of(deeper, shapes);
     const SharedUse use = target.shared_use(deeper, ring);
     const uint32_t groups = ring.planes == 0 ? 0 : loads ? 2 : 1;
-    // A cooperative tile gains more from a ring that holds its output than from a fourth stage; one
-    // of 64 accumulators has room for both.
+    // For a cooperative tile, a ring that holds its output is better than a fourth stage. A tile
+    // with 64 accumulators has room for both.
     const bool is_cooperative = config.schedule == Schedule::cooperative;
     const bool is_deep = stages > target.fewest_stages && ring.planes != 0 && is_cooperative &&
                          (target.accumulators(config) > 64 || use.groups < ring.sub_tiles);

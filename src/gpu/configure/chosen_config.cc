@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row at exactly these sizes decides. A row at other sizes corrects the model: how far it erred
-// there, for each configuration that was timed, it errs here; so the waves of these sizes count,
-// and what was measured counts too.
+// A row of the table with the same extents decides. A row with other extents corrects the model: we
+// assume that the model's relative error for each timed configuration is the same at both sizes.
+// Only the number of waves differs.
 #include "gpu/configure/chosen_config.h"
 
 #include <algorithm>
@@ -12,10 +12,11 @@
 namespace coda::gpu {
 namespace {
 
-// What was not timed is the model's worse half there: it has to be better by so much.
+// The cost model may be wrong by this factor for a configuration that was never timed, so such a
+// configuration must beat the measured ones by it.
 constexpr double kUntimed = 1.03;
 
-// What code() says of them: layout and element are the program's.
+// Compares the fields of code(); layout and element type come from the program.
 bool same(const GemmConfig& a, const GemmConfig& b) {
   return a.tile_m == b.tile_m && a.tile_n == b.tile_n && a.cluster_m == b.cluster_m &&
          a.cluster_n == b.cluster_n && a.stages == b.stages && a.schedule == b.schedule;
@@ -31,13 +32,13 @@ std::string source_text(const ChosenConfig& chosen) {
   return "";
 }
 
-// As the row has it for the sizes of the kernel: best first; none if it timed nothing that the
-// kernel can have.
+// The configurations that the row timed and the kernel can have, best first for the kernel's sizes.
+// Empty if there are none.
 std::vector<GemmConfig> order_of(const TunedRow& row, const KernelClass& kernel,
                                  const std::vector<RankedChoice>& ranked,
                                  const std::vector<SpaceWork>& work, const Target& target,
                                  uint32_t multiprocessors, uint32_t measured_multiprocessors) {
-  std::vector<TimedChoice> timed;  // with the kernel's layout and element, which a row lacks
+  std::vector<TimedChoice> timed;  // with the kernel's layout and element type, which a row lacks
   for (const TimedChoice& one : row.choices) {
     const auto it = std::ranges::find_if(
         ranked, [&](const RankedChoice& r) { return same(r.choice, one.choice); });
@@ -83,12 +84,12 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
   invariant(!ranked.empty(), "a kernel that some configuration can serve");
   const KernelClass own = class_of(sizes, map, kernel);
   const std::vector<SpaceWork> of_kernel = work_of(sizes, map, kernel);
-  std::vector<SpaceWork> work;  // as the class has the spaces
+  std::vector<SpaceWork> work;  // in the order of the class
   for (const size_t space : own.spaces) work.push_back(of_kernel[space]);
   struct Source {
     const TunedRow* row;
     ChoiceSource source;
-    uint32_t multiprocessors;  // where it was measured
+    uint32_t multiprocessors;  // of the GPU that was measured
   };
   const Source tuned{options.tuned == nullptr ? nullptr : options.tuned->nearest(own),
                      ChoiceSource::tuned, options.multiprocessors};
@@ -103,7 +104,8 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
     });
     if (!is_there) order.push_back(std::move(one));
   };
-  // What was tuned at other sizes says less than the table does at these.
+  // Measurements at exactly these sizes come first, even the shipped ones before tuned ones at
+  // other sizes.
   for (const bool exactly : {true, false}) {
     for (const Source& source : {tuned, shipped}) {
       if (!order.empty() || source.row == nullptr ||

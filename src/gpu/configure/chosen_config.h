@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which configurations a kernel is made with, in what order, and why: what was asked for, what
-// `coda tune` measured on this machine, what the shipped table has measured, or what the model
-// ranks first. Whoever makes kernels asks here, so all agree. The first is taken unless the
-// compiler spills registers there; then the next is.
+// Chooses the configurations for a kernel, in order, from four sources: a request, measurements of
+// `coda tune` on this machine, the shipped table, or the model. Everything that makes kernels asks
+// here, so that all agree. The first configuration is used unless it spills registers; then the
+// next one is tried.
 #pragma once
 
 #include "gpu/configure/tuned_rows.h"
@@ -14,13 +14,14 @@ enum class ChoiceSource : uint8_t { asked, tuned, table, model };
 struct ChosenConfig {
   GemmConfig choice;
   ChoiceSource source = ChoiceSource::model;
-  std::string measured_at{};          // extents of the row that it comes from
-  std::vector<GemmConfig> spilled{};  // that come before it, if the compiler was asked
+  std::string measured_at{};  // extents of the table row that it comes from
+  std::vector<GemmConfig>
+      spilled{};  // earlier configurations that spill, as far as the compiler was asked
 };
 
-// Of the configurations that are legal for the kernel, the best first; one that was asked for is
-// alone. Never empty. Of each tile and schedule there is one, because registers spill by these:
-// clusters and stages add two or three.
+// The legal configurations of the kernel, best first; only the requested one if there is a request.
+// Never empty. Only one configuration for each tile and schedule, because these determine spills:
+// clusters and stages change register use by only two or three.
 std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program::TileMap& map,
                                        const KernelSpaces& kernel);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel with products costs, by a model: a tile's time is its mainloop (tensor cores or
-// operand bandwidth, whichever is slower) and as much of its epilogue as its schedule exposes: all
-// of it where there is one wave; a launch's time is that of its tiles, dealt out in whole waves.
-// Only ratios between configurations matter. It is a function of a few numbers, so that it can be
-// asked about other sizes too.
+// A cost model for GEMM kernels. A tile costs the time of its mainloop (the slower of tensor cores
+// and operand bandwidth) plus the part of its epilogue that the schedule exposes, which is all of
+// it if there is only one wave. A launch costs its tiles in whole waves. Only ratios between
+// configurations matter. The inputs are a few numbers, so the model can also be evaluated for other
+// sizes.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace coda::gpu {
 
-// A tile space's sizes: rows, base columns, and all of its contraction.
+// The extents of a tile space: rows, base columns, and the total contraction.
 struct SpaceExtents {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -23,21 +23,21 @@ struct SpaceExtents {
   friend bool operator==(const SpaceExtents&, const SpaceExtents&) = default;
 };
 
-// What a tile space asks of the machine.
+// The work of a tile space.
 struct SpaceWork {
   device::EpilogueTraits shape;
   SpaceExtents extents;
-  double planes = 0;      // of 16 bits that the epilogue moves
-  double operations = 0;  // that it computes for each element
+  double planes = 0;      // planes of 16-bit elements that the epilogue moves
+  double operations = 0;  // operations per element
 };
 
-// Cycles; `kind` is the configuration's.
+// Predicted cycles; `kind` must be the TileKind of `config`.
 double model_cost(const Target& target, std::span<const SpaceWork> spaces,
                   const device::GemmConfig& config, const TileKind& kind, uint32_t multiprocessors);
 
-// Tiles of a space in clusters of them.
+// Number of tiles of a space, rounded up to whole clusters.
 int64_t cluster_tiles(const SpaceWork& space, const device::GemmConfig& config);
-// Clusters that run at once.
+// Number of clusters that run concurrently.
 int64_t clusters_of(const device::GemmConfig& config, uint32_t multiprocessors);
 
 }  // namespace coda::gpu

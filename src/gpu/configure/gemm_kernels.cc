@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A space whose planes fit into no configuration's shared memory, or whose epilogue into no
-// configuration's registers, moves more of its tensors directly.
+// If a space's planes do not fit into the shared memory of any configuration, or its epilogue into
+// the registers, more of its tensors are moved directly by threads.
 #include "gpu/configure/gemm_kernels.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tile spaces with products go into one kernel: all of one layout and element type that some
-// configuration can serve together; else each its own.
+// Groups tile spaces with GEMMs into kernels: spaces of one layout and element type share a kernel
+// if some configuration supports all of them; otherwise each gets its own.
 #pragma once
 
 #include <variant>
@@ -10,7 +10,7 @@
 
 namespace coda::gpu {
 
-// In the order of their first spaces; or why there is none for a space.
+// The kernels in the order of their first spaces, or the reason why a space fits into no kernel.
 std::variant<std::vector<KernelSpaces>, Refusal> gemm_kernels(const ProgramSizes& sizes,
                                                               const program::TileMap& map);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses and prints rows, and names classes by the traits of an epilogue that affect its time.
 #include "gpu/configure/tuned_rows.h"
 
 #include <algorithm>
@@ -13,10 +14,10 @@
 namespace coda::gpu {
 namespace {
 
-// Farther away than so many doublings, all extents together, a row says nothing.
+// Rows beyond this distance are not used; the unit is doublings, summed over all extents.
 constexpr double kFarthest = 3.5;
 
-// Operations of an epilogue in steps, so that a renamed or rearranged program keeps its class.
+// Quantises the number of operations, so that small changes of a program keep its class.
 int step_of(double operations) {
   constexpr double kSteps[] = {2, 6, 12, 20, 32, 48};
   int step = 0;
@@ -33,7 +34,7 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   add("h", space.natural_half);
   add("k", space.segments == 1 ? 0 : space.segments);
   add("l", work.shape.word_loads());
-  add("e", work.shape.byte_loads);  // of eight bits
+  add("e", work.shape.byte_loads);  // of 8-bit values
   add("s", work.shape.stores);
   add("b", std::popcount(work.shape.byte_rows) + std::popcount(work.shape.byte_columns));
   add("m", static_cast<int64_t>(space.maxima.size()));
@@ -41,7 +42,7 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
       std::popcount(work.shape.byte_rows) + std::popcount(work.shape.byte_columns);
   const double staged =
       work.shape.word_loads() + work.shape.stores + (work.shape.byte_loads + copies) / 2;
-  add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
+  add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move directly
   if (!is_plain) {
     add("w", step_of(work.operations));
     std::string partials;
@@ -53,7 +54,7 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   return name;
 }
 
-// "3(p1 s1 w1)" for spaces in a row that are alike.
+// Equal consecutive spaces are written as "3(p1 s1 w1)".
 std::string joined(const std::vector<std::string>& spaces) {
   std::string result;
   for (size_t i = 0; i < spaces.size();) {
@@ -97,7 +98,7 @@ std::optional<std::vector<SpaceExtents>> parse_extents(std::string_view text) {
   return extents;
 }
 
-// `is_whole`: each word is part of a choice, and there is one.
+// `is_whole`: all words are valid choices, and there is at least one.
 std::vector<TimedChoice> parse_choices(std::string_view text, bool& is_whole) {
   std::vector<std::string_view> words = split(text, ' ');
   std::erase_if(words, [](std::string_view word) { return word.empty(); });

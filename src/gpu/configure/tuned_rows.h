@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured times of configurations, as text: one row a kernel at one size. The table that is
-// shipped (tuned_rows.txt) and the file that `coda tune` writes have this one format.
-//   class | extents of its spaces | configuration microseconds, fastest first
-//   tn p1 l1 s2 w1 rs | 16384x4096x4096 | 128x128p12s6 831.2 192x128p12s5 840.0
-// Invariant: what cannot be read is left out, and never makes a wrong kernel: what a configuration
-// is taken for is checked again.
+// Measured times of configurations as text, one row for each kernel and size. The shipped tables
+// (tuned_rows*.txt) and the file of `coda tune` use this format:
+//     class | extents of its spaces | configuration microseconds, fastest first
+//     tn p1 l1 s2 w1 rs | 16384x4096x4096 | 128x128p12s6 831.2 192x128p12s5 840.0
+// Invariant: an invalid row is ignored and cannot lead to a wrong kernel, because a configuration
+// is checked again before it is used.
 #pragma once
 
 #include <map>
@@ -16,15 +16,15 @@
 
 namespace coda::gpu {
 
-// What tells one kernel from another as far as its configuration is concerned. Its spaces are in
-// one order, whichever the program has them in: by their names, then the largest first.
+// What determines a kernel's best configuration. Spaces are sorted by name, then by decreasing
+// size, so that their order in the program does not matter.
 struct KernelClass {
-  std::string name;                   // layout, and how each space's epilogue is
-  std::vector<SpaceExtents> extents;  // of each space
-  // Its name without arithmetic and sums along rows, which a product over many rows hides; empty
-  // where a row is reduced to more than a sum.
+  std::string name;                   // layout and epilogue of each space
+  std::vector<SpaceExtents> extents;  // for each space
+  // The name without arithmetic and row sums, which a GEMM with many rows hides; empty if a row
+  // reduction is more than a sum.
   std::string plain_name = {};
-  std::vector<size_t> spaces = {};  // of the kernel, in that order
+  std::vector<size_t> spaces = {};  // the kernel's spaces, in sorted order
 };
 KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const KernelSpaces& kernel);
@@ -43,20 +43,20 @@ struct TunedRow {
 class TunedRows {
  public:
   TunedRows() = default;
-  // Lines that are empty or start with '#' are skipped. `left_out` gets the lines of which not all
-  // could be read.
+  // Skips empty lines and lines that start with '#'. `left_out` receives the lines that could not
+  // be read completely.
   explicit TunedRows(std::string_view text, std::vector<std::string>* left_out = nullptr);
 
   // Replaces the row of the same class and extents.
   void set(const KernelClass& kernel, std::vector<TimedChoice> choices);
   void add(const TunedRows& others);
 
-  // The row of the class that is nearest, if its sizes are near at all: by the logarithms of all
-  // extents. Among equals the first that was set. Of a class without rows, that of the plain class.
+  // The nearest row of the class by the logarithms of all extents, if it is near enough. The
+  // earliest of equally near rows. If the class has no rows, uses those of the plain class.
   const TunedRow* nearest(const KernelClass& kernel) const;
 
   size_t size() const;
-  std::string text() const;  // sorted by class, then as they were set
+  std::string text() const;  // sorted by class, then in insertion order
 
  private:
   std::map<std::string, std::vector<TunedRow>, std::less<>> rows_;  // by class

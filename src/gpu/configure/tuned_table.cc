@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the embedded tables once.
 #include "gpu/configure/tuned_table.h"
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record is four lines: a magic one, the file, its size and time, the version.
+// A record has four lines: magic, file, size and time of the file, version.
 #include "gpu/jit/compiler_record.h"
 
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kRecordMagic = "coda compiler 1\n";
 
-// All that decides where the compiler is looked for.
+// Environment variables that affect where the compiler is found.
 constexpr const char* kVariables[] = {"CODA_NVRTC",  "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
                                       "VIRTUAL_ENV", "CONDA_PREFIX",    "HOME",      "PATH"};
 
@@ -33,7 +33,7 @@ fs::path file_of_environment(const fs::path& folder) {
   return folder / ("compiler-" + hash.digest().substr(0, 16));
 }
 
-// "size seconds nanoseconds" of a file; empty: there is none.
+// "size seconds nanoseconds" of a file; empty if it does not exist.
 std::string stamp_of(const fs::path& file) {
   struct stat status{};
   if (::stat(file.c_str(), &status) != 0) return "";
@@ -73,7 +73,7 @@ void record_compiler(const fs::path& folder, const fs::path& library, CompilerVe
   if (read(path) == text) return;
   try {
     write_file_atomically(path, text, Access::owner);
-  } catch (const Error&) {  // the cache has said so, or will
+  } catch (const Error&) {  // the cache has reported this, or will
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which NVRTC a process in this environment opened last, kept beside the cache: keys of kernels
-// need its version, and so a process whose kernels are all in the cache need neither look for the
-// compiler nor open it (a hundred megabytes).
-// Invariant: a record counts as long as the file that it names has the same size and time; so what
-// it leads to was made by a compiler that is still there.
+// Remembers, next to the cache, which NVRTC was opened last in this environment. Cache keys contain
+// the compiler's version. With the record, a process whose kernels are all cached needs neither
+// search for nor load the compiler (a hundred megabytes).
+// Invariant: a record is valid only while the library file has the recorded size and time, so the
+// recorded compiler still exists.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +13,9 @@
 
 namespace coda::gpu {
 
-// Nothing: there is no record, or it no longer counts.
+// None if there is no valid record.
 std::optional<CompilerVersion> recorded_compiler(const std::filesystem::path& folder);
-// `library` is the file that was opened. Where the folder cannot be written nothing is kept.
+// `library`: the file that was opened. Does nothing if the folder is not writable.
 void record_compiler(const std::filesystem::path& folder, const std::filesystem::path& library,
                      CompilerVersion version);
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry is one file, named by its key:
-//   coda cubin 2\n  the SHA-256 of all that follows\n  the key\n
-//   "registers, bytes of defect, log, cubin"\n
-// and then those bytes. An entry is loaded only if it is the user's own (own_file.h) and has its
-// name's key inside: what others may do in the folder cannot put one kernel in another's place.
-// Entries appear by renaming. The file's time is that of its last use. Who compiles holds a lock
-// that is chosen by the key's first digits: a few files that stay, since a lock's file cannot be
-// removed without a race.
+// An entry is a file named by its key:
+//     coda cubin 2\n  the SHA-256 of all that follows\n  the key\n
+//     "registers, bytes of defect, log, cubin"\n
+//     and then those bytes.
+// An entry is loaded only if it belongs to the user (own_file.h) and contains the key of its name,
+// so that nobody else can put another kernel in its place. Entries appear by an atomic rename. A
+// file's time is that of its last use. A process that compiles holds a lock that is selected by the
+// first digits of the key. There are few lock files and they are never removed, because removing a
+// lock file is a race.
 #include "gpu/jit/cubin_cache.h"
 
 #include <fcntl.h>
@@ -46,7 +47,7 @@ std::string text_of(const std::string& key, const CompiledKernel& kernel) {
   return std::string(kCubinMagic) + sha256(payload) + "\n" + payload;
 }
 
-// Nothing if the text is not what text_of gave.
+// None if the text was not written by text_of.
 std::optional<CompiledKernel> parse(const std::string& key, std::string_view text) {
   const size_t head = kCubinMagic.size() + kDigestSize + 1;
   if (!text.starts_with(kCubinMagic) || text.size() < head) return std::nullopt;
@@ -71,8 +72,8 @@ std::optional<CompiledKernel> parse(const std::string& key, std::string_view tex
   return kernel;
 }
 
-// Held while it lives. Where the file system has no locks, or the folder is read-only, nothing is
-// held: then two processes may compile the same kernel, which is slower and not wrong.
+// Holds a lock while it lives. Without locks (read-only folder, file system without locks) two
+// processes may compile the same kernel, which is only slower.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& file)
@@ -101,7 +102,7 @@ std::vector<Entry> list_entries(const fs::path& folder) {
   std::vector<Entry> entries;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code gone;  // another process may remove it meanwhile
+    std::error_code gone;  // another process may remove it concurrently
     const fs::file_time_type used = at->last_write_time(gone);
     const uintmax_t bytes = gone ? 0 : at->file_size(gone);
     if (gone || at->path().extension() != kSuffix) continue;
@@ -192,7 +193,7 @@ CompiledKernel CubinCache::get(const std::string& key,
     return *std::move(found);
   }
   const FolderLock lock(folder_ / (key.substr(0, 2) + ".lock"));
-  // Who had the lock may have made it.
+  // The previous holder of the lock may have made the entry.
   if (std::optional<CompiledKernel> found = load(key)) {
     ++hits_;
     return *std::move(found);
@@ -218,7 +219,7 @@ std::optional<CompiledKernel> CubinCache::load(const std::string& key) {
     notice("damage", "a kept kernel was damaged and is compiled again: " + printable(path));
     return std::nullopt;
   }
-  // The time of its last use; where the folder is read-only it stays as it was.
+  // Sets the time of last use; this fails silently in a read-only folder.
   ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
   return kernel;
 }
@@ -238,7 +239,7 @@ void CubinCache::store(const std::string& key, const CompiledKernel& kernel) {
   if (bytes_ < 0 || bytes_ > options_.limit_bytes) evict(path);
 }
 
-// Other processes evict too, so the folder is read anew.
+// Other processes evict too, so read the folder again.
 void CubinCache::evict(const fs::path& newest) {
   if (bytes_ < 0) remove_temporaries(folder_);
   std::vector<Entry> entries = list_entries(folder_);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled kernels on disk, by what they were compiled from: text, device code, options, compiler
-// version and architecture, so that a stale entry cannot be met. Processes share the folder: a
-// kernel is compiled by one of them while the others wait, and an entry appears whole or not at
-// all.
-// Only entries that belong to the user (or to root) and that no one else may write are loaded.
-// Invariant: the cache never fails a compilation. A folder that cannot be used costs one notice.
+// A disk cache of compiled kernels. The key covers source text, device code, options, compiler
+// version and architecture, so entries are never stale. Processes share the folder: one of them
+// compiles a kernel while the others wait, and entries appear atomically. Only entries that belong
+// to the user or root and that nobody else can write are loaded.
+// Invariant: the cache never makes a compilation fail. An unusable folder causes one notice.
 #pragma once
 
 #include <atomic>
@@ -21,14 +20,15 @@
 
 namespace coda::gpu {
 
-// CODA_CACHE_DIR, else XDG_CACHE_HOME/coda, else ~/.cache/coda; empty if no variable says where.
+// CODA_CACHE_DIR, else XDG_CACHE_HOME/coda, else ~/.cache/coda; empty if none of the variables is
+// set.
 std::filesystem::path default_cache_folder();
 
 struct CacheOptions {
   std::filesystem::path folder = default_cache_folder();
-  // Entries that were used longest ago are removed above this.
+  // Above this size, the least recently used entries are removed.
   int64_t limit_bytes = int64_t{1} << 30;
-  // Is told, once each, what is wrong with the folder or with an entry; empty: stderr.
+  // Receives each problem with the folder or an entry once; empty: prints to stderr.
   std::function<void(const std::string&)> notice;
 };
 
@@ -36,16 +36,16 @@ class CubinCache {
  public:
   explicit CubinCache(CacheOptions options = {});
 
-  // The entry of `key`, or what `compile` gives, which is kept if it has a cubin. May be called by
-  // several threads at once.
+  // The cached entry of `key`, else the result of `compile`, which is cached if it has a cubin.
+  // Thread-safe.
   CompiledKernel get(const std::string& key, const std::function<CompiledKernel()>& compile);
 
-  // The entry, if there is one.
+  // The entry, if it exists.
   std::optional<CompiledKernel> find(const std::string& key);
 
   int64_t hits() const { return hits_; }
   int64_t misses() const { return misses_; }
-  // Where entries lie: cubins/ in the cache's folder.
+  // The folder of the entries: cubins/ in the cache folder.
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
@@ -59,13 +59,13 @@ class CubinCache {
   std::filesystem::path folder_;
   std::atomic<int64_t> hits_ = 0;
   std::atomic<int64_t> misses_ = 0;
-  std::mutex mutex_;               // of what follows
-  std::set<std::string> noticed_;  // kinds
-  int64_t bytes_ = -1;             // of all entries; -1: not yet counted
+  std::mutex mutex_;               // guards the members below
+  std::set<std::string> noticed_;  // kinds of problems
+  int64_t bytes_ = -1;             // total size of all entries; -1: not counted yet
 };
 
-// The name under which the cache stores the kernel that this compiler version makes from `source`
-// for the target, with these options (default: NvrtcCompiler's) and with headers of this digest.
+// The cache key of a kernel that this compiler version makes from `source` for the target, with
+// these options (default: NvrtcCompiler's) and with headers of this digest.
 std::string cache_key(CompilerVersion version, const Target& target,
                       std::span<const std::string> options, const std::string& headers_digest,
                       const std::string& source);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device code, what lies under device/, as text: what emitted kernels include, by these names.
+// The embedded text of the device code (device/), by the names that emitted kernels include.
 #pragma once
 
 #include "base/embedded_text.h"
 
 namespace coda::gpu {
 
-// All of them, by name.
+// All files with their names.
 std::span<const EmbeddedText> device_texts();
 
 }  // namespace coda::gpu

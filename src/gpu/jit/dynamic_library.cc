@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searching folders for shared libraries. Nothing is executed to find them: a Python environment is
+// Searches folders for shared libraries without running any program: a Python environment is
 // recognised by its folders.
 #include "gpu/jit/dynamic_library.h"
 
@@ -27,7 +27,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// Entries of `folder` whose names start with `prefix`, last (newest) first.
+// Entries of `folder` whose names start with `prefix`, in descending order (newest first).
 std::vector<fs::path> entries(const fs::path& folder, const std::string& prefix) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -43,7 +43,7 @@ void add_unique(std::vector<fs::path>& paths, const fs::path& path) {
   if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
 }
 
-// The packages of the environment that is installed at `prefix`.
+// Adds the packages of the environment installed at `prefix`.
 void add_site_packages(std::vector<fs::path>& paths, const fs::path& prefix) {
   for (const fs::path& python : entries(prefix / "lib", "python3")) {
     add_unique(paths, python / "site-packages");
@@ -51,7 +51,7 @@ void add_site_packages(std::vector<fs::path>& paths, const fs::path& prefix) {
   }
 }
 
-// The folder that has `python3`, as PATH says; in a virtual environment that is the environment's.
+// The prefix of the `python3` on PATH; in a virtual environment, that environment.
 fs::path python_prefix() {
   std::stringstream path(environment("PATH"));
   for (std::string folder; std::getline(path, folder, ':');) {
@@ -182,11 +182,11 @@ DynamicLibrary::DynamicLibrary(const LibraryQuery& query)
     location_ = file;
     return true;
   };
-  // A file that exists and cannot be opened: the loader's reason, once.
+  // Reports the loader's reason once if a file exists but cannot be opened.
   const auto open_file = [&](const fs::path& file) {
     std::error_code error;
     if (!fs::exists(file, error)) return false;
-    // The loader finds by its name what the process has open already.
+    // A library that the process has already opened is found by its name.
     if (!query.companion.empty()) {
       for (const fs::path& companion : entries(file.parent_path(), query.companion))
         dlopen(companion.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -208,7 +208,7 @@ DynamicLibrary::DynamicLibrary(const LibraryQuery& query)
       return std::any_of(query.names.begin(), query.names.end(),
                          [&](const std::string& name) { return open(name, mode); });
     };
-    if (open_named(query.packages_first ? RTLD_NOLOAD : 0)) return;  // what the process has
+    if (open_named(query.packages_first ? RTLD_NOLOAD : 0)) return;  // already loaded
     for (const fs::path& folder : candidate_folders(query, search_places())) {
       for (const std::string& name : query.names)
         if (open_file(folder / name)) return;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's libraries are opened at run time, so that the project builds and starts where there are
-// none. Each is looked for in the place that its environment variable names (nowhere else, if it is
-// set), where the system's loader looks (and where the process has it already: PyTorch's), in the
-// usual folders of drivers, in CUDA toolkits, and in the packages of Python environments.
-// Invariant: a symbol that is returned is never null.
+// Opens NVIDIA's libraries at run time, so that the project builds and starts without them. The
+// search order is: the path in the library's environment variable (if set, nothing else is
+// searched), the system's loader (including libraries that the process has already loaded, for
+// example through PyTorch), the driver's usual folders, CUDA toolkits, and packages of Python
+// environments.
+// Invariant: a loaded symbol is never null.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +15,12 @@ namespace coda::gpu {
 
 struct LibraryQuery {
   std::string what;                   // for people: "NVRTC, NVIDIA's compiler"
-  std::string variable;               // names a file or a folder
+  std::string variable;               // environment variable with a file or folder
   std::vector<std::string> names;     // file names, best first
   std::vector<std::string> packages;  // folders under site-packages/nvidia
-  std::string remedy;                 // what to do where there is none
-  std::string companion{};  // how the name starts of a file beside it that it will ask for
-  // What Python environments have is usually newer than what the system has.
+  std::string remedy;                 // what the user can do if it is missing
+  std::string companion{};            // prefix of a file in the same folder that the library loads
+  // Prefer Python packages, which are usually newer than the system's libraries.
   bool packages_first = false;
 };
 
@@ -30,38 +31,38 @@ LibraryQuery cublas_library();      // cuBLASLt
 LibraryQuery cudnn_library();
 LibraryQuery nccl_library();
 
-// A variable of the environment; empty where it is not set.
+// The value of an environment variable; empty if it is not set.
 std::string environment(const char* name);
 
-// The environment that the search depends on.
+// Folders to search, derived from the environment.
 struct SearchPlaces {
   std::vector<std::filesystem::path> toolkits;       // folders such as /usr/local/cuda
   std::vector<std::filesystem::path> site_packages;  // of Python environments
   std::vector<std::filesystem::path> drivers;        // folders of the driver's libraries
 };
-// From CUDA_HOME, CUDA_PATH, /usr/local/cuda*; VIRTUAL_ENV, CONDA_PREFIX, `python3` on PATH and the
-// user's own packages.
+// From CUDA_HOME, CUDA_PATH and /usr/local/cuda*, and from VIRTUAL_ENV, CONDA_PREFIX, `python3` on
+// PATH and the user's own packages.
 SearchPlaces search_places();
 
-// Folders that are tried behind the loader's own, in order; those that do not exist are left out.
+// Folders to try after the loader's own, in order; folders that do not exist are left out.
 std::vector<std::filesystem::path> candidate_folders(const LibraryQuery& query,
                                                      const SearchPlaces& places);
 
 class DynamicLibrary {
  public:
   // Throws Error naming all places that were tried, and the remedy. A library stays open until the
-  // process ends: its functions may be running in threads of its own.
+  // process ends, because threads of its own may run its functions.
   explicit DynamicLibrary(const LibraryQuery& query);
 
-  // Where it was found: a path, or the name that the loader knew.
+  // A path, or the name by which the loader found it.
   const std::string& location() const { return location_; }
 
-  // Throws Error if the library has no such function: it is too old.
+  // Throws Error if the library lacks the function because it is too old.
   template <class Function>
   void load(Function*& function, const char* name) const {
     function = reinterpret_cast<Function*>(symbol(name));
   }
-  // Null if there is none.
+  // Sets null if there is no such function.
   template <class Function>
   void load_optional(Function*& function, const char* name) const {
     function = reinterpret_cast<Function*>(find(name));

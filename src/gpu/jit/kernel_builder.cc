@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Uses the recorded compiler version for cache keys, and opens the compiler only on a miss.
 #include "gpu/jit/kernel_builder.h"
 
 #include "coda/error.h"
@@ -41,7 +42,7 @@ CompiledKernel KernelBuilder::build(const std::string& program, const std::strin
     if (auto found = cache_.find(key_of(version(), source))) {
       kernel = *std::move(found);
     } else {
-      // The compiler may be another than the recorded one.
+      // The compiler may differ from the recorded one.
       const NvrtcCompiler& nvrtc = compiler();
       kernel = cache_.get(key_of(nvrtc.version(), source), [&] { return nvrtc.compile(source); });
       if (kernel.cubin.empty()) {

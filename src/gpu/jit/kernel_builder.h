@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiler behind a cache: from the text of a kernel to its cubin, with no GPU. The compiler is
-// opened when the first kernel is not in the cache. What it says of a kernel is kept too, so one
-// that spills is compiled once: then its program is made with another configuration.
+// Compiles kernel text to a cubin through the cache; needs no GPU. The compiler is opened only when
+// a kernel is not cached. Compiler reports are cached too, so a kernel that spills is compiled only
+// once; its program then gets another configuration.
 #pragma once
 
 #include <cstdint>
@@ -24,30 +24,30 @@ class KernelBuilder {
         cache_(std::move(options)) {}
 
   // Throws Error, naming the program, if there is no compiler, and InternalError with the
-  // compiler's log if the text does not compile. May be called by several threads at once.
+  // compiler's log if the text does not compile. Thread-safe.
   CompiledKernel build(const std::string& program, const std::string& source);
 
-  // CompiledKernel::spilled_bytes() of a text that was built here; 0 of any other.
+  // CompiledKernel::spilled_bytes() of a text that was built here; 0 for other texts.
   int64_t spilled_bytes(const std::string& source) const;
-  // The same of a text that is in the cache. Opens no compiler.
+  // The same for a text in the cache. Does not open the compiler.
   int64_t kept_spilled_bytes(const std::string& source);
 
   CubinCache& cache() { return cache_; }
   // Opens the compiler. Throws Error if there is none.
   const NvrtcCompiler& compiler();
-  // Its version, without opening it if the cache knows which one this environment has.
+  // The compiler's version. Does not open the compiler if the cache has a record of it.
   CompilerVersion version();
 
  private:
-  const NvrtcCompiler& open();                     // mutex_ is held
-  std::optional<CompilerVersion> known_version();  // likewise
+  const NvrtcCompiler& open();                     // requires mutex_
+  std::optional<CompilerVersion> known_version();  // requires mutex_
 
   std::string key_of(CompilerVersion version, const std::string& source) const;
 
   const Target* target_;
   std::string headers_digest_;
   CubinCache cache_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::unique_ptr<NvrtcCompiler> compiler_;
   std::optional<CompilerVersion> recorded_;
   std::map<std::string, int64_t> spilled_;  // by text

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// NVRTC's functions are declared here, because no CUDA headers are needed to build.
 #include "gpu/jit/nvrtc_compiler.h"
 
 #include <dlfcn.h>
@@ -54,7 +55,7 @@ const Api& api() {
   return instance;
 }
 
-constexpr int kCompilationError = 6;  // the text's fault: the log says which
+constexpr int kCompilationError = 6;  // an error in the source; the log describes it
 
 void check(int status, const char* what) {
   if (status == 0) return;
@@ -64,7 +65,7 @@ void check(int status, const char* what) {
               "nvidia-cuda-nvrtc`), or set CODA_NVRTC to another");
 }
 
-// The largest, since a module may hold several kernels.
+// The largest match, because a module may hold several kernels.
 int number_before(const std::string& log, const std::string& words) {
   const std::regex pattern("(\\d+) " + words);
   int largest = 0;
@@ -134,8 +135,8 @@ std::string NvrtcCompiler::file() const {
   return known && info.dli_fname != nullptr ? info.dli_fname : api().location;
 }
 
-// --fmad=false: types decide which sums are fused (device/values/elements.cuh), not the compiler,
-// so that the result has the same bits for every tile configuration.
+// --fmad=false: device types decide which sums are fused (device/values/elements.cuh), not the
+// compiler, so that the bits do not depend on the tile configuration.
 std::vector<std::string> NvrtcCompiler::options(const Target& target) {
   return {"--gpu-architecture=" + std::string(target.architecture), "--std=c++20",
           "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles kernel text to a cubin with NVRTC, which is opened at run time; no GPU is
-// needed. What the assembler reports is part of the result: a spill, local memory or serialised
-// wgmma is a defect of the kernel, because each costs more than any choice of tiles.
+// Compiles kernel text to a cubin with NVRTC, which is opened at run time; needs no GPU. The result
+// includes the assembler's report: spills, local memory and serialised wgmma are defects, because
+// each costs more than any choice of tiles.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,23 @@ struct CompilerVersion {
   friend auto operator<=>(const CompilerVersion&, const CompilerVersion&) = default;
 };
 
-// The oldest whose cubins the tests accept.
+// The oldest version whose cubins the tests accept.
 inline constexpr CompilerVersion kOldestNvrtc{12, 4};
 
 struct CompiledKernel {
-  std::vector<char> cubin;  // PTX for a target that asks for PTX; empty: compilation failed
+  std::vector<char> cubin;  // or PTX, for a target that asks for PTX; empty: compilation failed
   std::string log;
-  int registers = 0;   // a thread
-  std::string defect;  // empty: none
+  int registers = 0;   // per thread
+  std::string defect;  // of the generated code; empty: none
 
-  // How bad the defect is, 0 if there is none: a thread's bytes in local memory. Serialised wgmma
-  // counts for more than any.
+  // Severity of the defect: bytes of local memory per thread, 0 without a defect. Serialised wgmma
+  // counts as more than any number of bytes.
   int64_t spilled_bytes() const;
 };
 
 class NvrtcCompiler {
  public:
-  // What kernels may include: name -> text.
+  // The files that kernels may include: name -> text.
   using Headers = std::map<std::string, std::string>;
 
   // Uses the embedded device code. Throws Error if there is no NVRTC, or if it is too old.
@@ -52,15 +52,15 @@ class NvrtcCompiler {
   const Headers& headers() const { return headers_; }
   const Target& target() const { return *target_; }
   static std::vector<std::string> options(const Target& target);
-  // With those that a version has beside them. From a cache of its own, NVRTC 13 gives a cubin
-  // without the assembler's report: registers that spill would go unnoticed where it has compiled
-  // the same kernel, under other names, before.
+  // The options, including those that a compiler version needs. NVRTC 13 has its own cache, which
+  // returns a cubin without the assembler's report; it is turned off, because spills would go
+  // unnoticed in a kernel that it has compiled before under other names.
   static std::vector<std::string> options_of(CompilerVersion version, const Target& target);
 
-  // May be called by several threads at once.
+  // Thread-safe.
   CompiledKernel compile(const std::string& source) const;
 
-  // The same order as `sources`, on as many threads as the machine has cores.
+  // Compiles in parallel on all cores; results are in the order of `sources`.
   std::vector<CompiledKernel> compile_all(const std::vector<std::string>& sources) const;
 
  private:

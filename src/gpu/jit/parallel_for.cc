@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads take job numbers from a counter. If a thread cannot be started, the others do its work.
 #include "gpu/jit/parallel_for.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ void parallel_for(size_t count, unsigned threads, const std::function<void(size_
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
-  size_t failed = count;  // the first in the order of the jobs, which start in that order
+  size_t failed = count;  // lowest index of a failed job; jobs start in the order of indices
   const auto work = [&] {
     for (size_t i = next++; i < count; i = next++) {
       try {
@@ -33,7 +34,7 @@ void parallel_for(size_t count, unsigned threads, const std::function<void(size_
     }
   };
   std::vector<std::thread> workers;
-  // Where no further thread can be made, those that there are do all.
+  // If no further thread can be started, the existing ones do all jobs.
   const auto start = [&] {
     try {
       workers.emplace_back(work);

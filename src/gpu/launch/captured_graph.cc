@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Capture is limited to the calling thread, so other threads may use the GPU meanwhile.
 #include "gpu/launch/captured_graph.h"
 
 namespace coda::gpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA graph of what is enqueued on a stream, in the calling thread's context.
+// A CUDA graph captured from the work on a stream.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@ namespace coda::gpu {
 
 class CapturedGraph {
  public:
-  // `enqueue` launches on the stream and waits for nothing; what it launches has been run before
+  // `enqueue` launches work on the stream and must not wait. The same work must have run before
   // with the same tensors.
   CapturedGraph(DriverHandle stream, const std::function<void()>& enqueue);
   ~CapturedGraph();
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
-  // Enqueues all of it on the stream, which may be another than it was captured on.
+  // Enqueues the graph on a stream, which may differ from the captured one.
   void run(DriverHandle stream) const;
 
  private:

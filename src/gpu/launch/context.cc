@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Retains the device's primary context, so that it is the one that the CUDA runtime uses.
 #include "gpu/launch/context.h"
 
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU's primary context, retained: the one that the CUDA runtime uses too, so memory and streams
-// of PyTorch in the same process are valid here and the other way round.
+// Retains a GPU's primary context, which the CUDA runtime also uses. So memory and streams can be
+// exchanged with PyTorch in the same process.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct DeviceInfo {
 
 class Context {
  public:
-  // device -1: that of the calling thread's context, if it has one, else 0. Throws Error.
+  // device -1: that of the calling thread's context, else 0. Throws Error.
   explicit Context(int device = -1);
   ~Context();
   Context(const Context&) = delete;
@@ -30,7 +30,7 @@ class Context {
   const DeviceInfo& info() const { return info_; }
   DriverHandle handle() const { return handle_; }
 
-  // The context is the calling thread's while this lives.
+  // Makes the context current in the calling thread while the Scope lives.
   class Scope {
    public:
     explicit Scope(const Context& context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public device tensors and streams (coda/device.h), of the backend's parts.
+// Implements coda/device.h with the parts of the GPU backend.
 #include "coda/device.h"
 
 #include <mutex>
@@ -11,7 +11,7 @@
 namespace coda {
 namespace {
 
-// One for all tensors and streams of a device, as long as any of them lives.
+// One context for all tensors and streams of a device; it lives as long as any of them.
 std::shared_ptr<const gpu::Context> shared_context() {
   static std::mutex mutex;
   static std::weak_ptr<const gpu::Context> latest;
@@ -69,7 +69,7 @@ Stream Stream::make() {
     try {
       const gpu::Context::Scope destroying(*context);
       gpu::driver().stream_destroy(owned);
-    } catch (const Error&) {  // the context is gone, and its streams with it
+    } catch (const Error&) {  // the context and its streams are already gone
     }
   };
   stream.handle_ = std::shared_ptr<void>(handle, destroy);

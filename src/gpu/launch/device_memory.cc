@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Memory from the pool is freed in stream order, so that freeing does not wait for the GPU.
 #include "gpu/launch/device_memory.h"
 
 #include <utility>
@@ -56,12 +57,12 @@ void DeviceMemory::swap(DeviceMemory& other) noexcept {
   std::swap(is_pooled_, other.is_pooled_);
 }
 
-// Nothing helps where this fails: the context is gone, and the memory with it.
+// Ignores errors: if freeing fails, the context and its memory are already gone.
 void DeviceMemory::free() noexcept {
   if (address_ == 0) return;
   try {
     const Context::Scope scope(*context_);
-    // A stream that is gone cannot order it; then the driver waits instead.
+    // If the stream no longer exists, it cannot order the free; the driver waits instead.
     if (!is_pooled_ || driver().mem_free_async(address_, stream_) != 0) driver().mem_free(address_);
   } catch (const Error&) {
   }
@@ -79,7 +80,7 @@ std::shared_ptr<std::byte> pinned_memory(std::shared_ptr<const Context> context,
             try {
               const Context::Scope freeing(*context);
               driver().mem_free_host(owned);
-            } catch (const Error&) {  // the context is gone, and the memory with it
+            } catch (const Error&) {  // the context and the memory are already gone
             }
           }};
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the GPU with an owner, and its copies. It comes from the device's pool in the order of
-// a stream, so that neither allocating nor freeing waits for the GPU; where there is no pool, it is
-// allocated plainly.
+// Owned GPU memory, and copies. Memory comes from the device's stream-ordered pool, so that neither
+// allocating nor freeing waits for the GPU; devices without a pool use plain allocations.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +13,14 @@
 namespace coda::gpu {
 
 enum class Allocation : uint8_t {
-  stream_ordered,  // valid on its stream at once, on others when they have waited for it
-  plain,           // valid on every stream at once
+  stream_ordered,  // usable on its stream at once, on others after they waited for it
+  plain,           // usable on every stream at once
 };
 
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // `what` names it in errors: "the saved tensors". No bytes: no memory.
+  // `what` names the memory in errors: "the saved tensors". Size 0 allocates nothing.
   DeviceMemory(std::shared_ptr<const Context> context, size_t bytes, DriverHandle stream,
                const std::string& what, Allocation allocation = Allocation::stream_ordered);
   ~DeviceMemory() { free(); }
@@ -47,18 +46,19 @@ class DeviceMemory {
   bool is_pooled_ = false;
 };
 
-// Memory of the host that the copy engines reach, so that copies do not wait. Throws Error.
+// Pinned host memory, which copy engines access directly, so that copies are asynchronous. Throws
+// Error.
 std::shared_ptr<std::byte> pinned_memory(std::shared_ptr<const Context> context, size_t bytes,
                                          const std::string& what);
 
 inline DeviceAddress address_of(const void* data) { return reinterpret_cast<DeviceAddress>(data); }
 
-// Copies of matrices of the same size and type, in the order of the stream. The host's memory must
-// stay as it is until the stream is done.
+// Copies between matrices of the same size and type, in stream order. The host memory must not
+// change until the copy has run.
 void copy_to_device(const TensorView& host, const TensorView& device, DriverHandle stream);
 void copy_to_host(const TensorView& device, const TensorView& host, DriverHandle stream);
 void copy_on_device(const TensorView& from, const TensorView& to, DriverHandle stream);
-// Every byte of the matrix, not of the gaps between its rows.
+// Sets every byte of the matrix but not of the gaps between its rows.
 void fill_bytes(const TensorView& view, unsigned char value, DriverHandle stream);
 
 }  // namespace coda::gpu

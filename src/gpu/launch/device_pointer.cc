@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asks the driver for attributes of the address, which need no synchronisation.
 #include "gpu/launch/device_pointer.h"
 
 #include <cstdint>
@@ -27,7 +28,7 @@ Attribute* pointer_attribute() {
   return function;
 }
 
-// Zero where the driver says nothing.
+// Zero if the driver has no answer.
 uint64_t asked(int attribute, DeviceAddress address) {
   uint64_t value = 0;
   return pointer_attribute()(&value, attribute, address) == 0 ? value : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether memory that a caller gives is the GPU's, and large enough: of what was allocated plainly
-// the driver knows where it ends. Memory of pools, and what is mapped piece by piece, is taken on
-// trust.
+// Checks that memory given by a caller is on the GPU and large enough. The driver knows the size
+// only of plain allocations; memory from pools or mapped in pieces cannot be checked and is
+// accepted.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace coda::gpu {
 
-// "but ..., Remedy: ...", to stand behind what the tensor is. Empty if nothing is known against it.
+// Empty if the memory looks right; else "but ..., Remedy: ...", to be appended to a description of
+// the tensor.
 std::string why_not_on_device(const TensorView& view);
 
 }  // namespace coda::gpu

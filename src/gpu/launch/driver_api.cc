@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads the functions from the driver's library and words its errors.
 #include "gpu/launch/driver_api.h"
 
 #include "coda/error.h"
@@ -7,10 +8,10 @@
 namespace coda::gpu {
 namespace {
 
-// The first with thread-block clusters and tensor maps.
+// The first version with clusters and tensor maps.
 constexpr int kOldestVersion = 12000;
 
-// What helps, by result; empty: nothing is known to.
+// Advice for a result; empty if there is none.
 std::string remedy_of(int result) {
   switch (result) {
     case cuda::kOutOfMemory:
@@ -25,7 +26,7 @@ std::string remedy_of(int result) {
     case 804:
       return "the CUDA compatibility libraries do not fit this GPU: remove them from "
              "LD_LIBRARY_PATH";
-    case 200:  // an image that the driver cannot read
+    case 200:  // an image that the driver cannot load
     case 209:
     case 218:
     case 222:
@@ -35,7 +36,7 @@ std::string remedy_of(int result) {
     case 201: return "the GPU's context has been destroyed: make the backend anew";
     case 214:
     case 220: return "the GPU's memory or link has failed: check nvidia-smi, and restart";
-    // What a kernel did wrong ends the context.
+    // A kernel's faulty access ends the context.
     case 700:
     case 702:
     case 710:
@@ -67,7 +68,7 @@ DriverApi::DriverApi() {
   const DynamicLibrary library(driver_library());
   library.load(init, "cuInit");
   library.load(driver_get_version, "cuDriverGetVersion");
-  // Asked before newer functions are looked for, so that an old driver is called one.
+  // Checked before newer functions are loaded, so that an old driver is reported as such.
   int found = 0;
   driver_get_version(&found);
   version = found;
@@ -130,7 +131,7 @@ DriverApi::DriverApi() {
 
 const DriverApi& driver() {
   static const DriverApi api;
-  // Tried again at each call until it succeeds: a GPU may become ready.
+  // Retried at each call until it succeeds, because a GPU may become ready.
   static const bool started = [] {
     const int result = api.init(0);
     if (result == 0) return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver API that the backend and its benchmarks use, declared here and opened
-// at run time: no CUDA installation is needed to build. Names are the driver's without "cu".
-// Layouts and values are fixed by the driver's ABI.
+// The part of the CUDA driver API that the backend and its benchmarks use. It is declared here and
+// opened at run time, so that building needs no CUDA installation. Names are the driver's without
+// "cu". Layouts and values are fixed by the driver's ABI.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ inline constexpr unsigned kSleepingWait = 1 | 2;  // events: no spinning, no tim
 inline constexpr unsigned kSleepingWaitTimed = 1;
 inline constexpr int kOutOfMemory = 2;  // results
 inline constexpr int kNoDevice = 100;
-// The oldest driver that captures dependent launches into graphs.
+// The oldest driver version that captures dependent launches into graphs.
 inline constexpr int kDependentLaunchInGraphs = 12030;
 
 struct LaunchAttribute {
@@ -78,7 +78,7 @@ struct DriverApi {
   // Throws Error where there is no driver.
   DriverApi();
 
-  int version = 0;  // 1000 * major + 10 * minor of the newest CUDA that it runs
+  int version = 0;  // 1000 * major + 10 * minor of the newest CUDA version that the driver supports
 
   int (*init)(unsigned);
   int (*driver_get_version)(int*);
@@ -137,17 +137,17 @@ struct DriverApi {
                                  int);
 };
 
-// Opened and initialised at the first call. Throws Error if there is no driver, no GPU, or the
-// driver is too old.
+// Opens and initialises the driver at the first call. Throws Error if there is no driver, no GPU,
+// or the driver is too old.
 const DriverApi& driver();
 
 // "12.4".
 std::string cuda_version_text(int version);
 
-// Throws Error unless `result` is 0: what was being done, the driver's reason, and the remedy.
+// Throws Error unless `result` is 0. The message has `what` was being done, the driver's reason,
+// and the remedy.
 void check_driver(int result, const std::string& what);
-// The same, for calls where the text costs too much to make each time: `what` and `subject` are
-// joined only when it fails.
+// The same for frequent calls: `what` and `subject` are concatenated only on failure.
 void check_driver(int result, const char* what, const std::string& subject);
 
 }  // namespace coda::gpu

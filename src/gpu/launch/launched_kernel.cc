@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Caches a binding (arguments and descriptors) for each set of tensor addresses. A rectangle that
+// TMA cannot address is copied to scratch memory before the launches.
 #include "gpu/launch/launched_kernel.h"
 
 #include <algorithm>
@@ -12,9 +14,9 @@
 namespace coda::gpu {
 namespace {
 
-// Steps of a loop over chunks of rows see as many places as there are chunks.
+// In a loop over row blocks, a kernel sees one set of addresses per block.
 constexpr size_t kMostBindings = 64;
-constexpr int64_t kPaddedRow = 128;  // bytes: rows of a copy start at multiples of them
+constexpr int64_t kPaddedRow = 128;  // bytes: alignment of rows in staged copies
 
 bool same_places(std::span<const TensorView> places, std::span<const TensorView> tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -24,7 +26,7 @@ bool same_places(std::span<const TensorView> places, std::span<const TensorView>
   return true;
 }
 
-// Where each starts in memory that they share, and the end.
+// The offset of each tensor in shared scratch memory, and the total size.
 constexpr int64_t kScratchAlignment = 256;
 std::vector<size_t> offsets_of(const std::vector<ScratchTensor>& tensors) {
   std::vector<size_t> offsets{0};
@@ -35,13 +37,13 @@ std::vector<size_t> offsets_of(const std::vector<ScratchTensor>& tensors) {
   return offsets;
 }
 
-// Whether two specs mean the same rectangle, whatever their boxes.
+// Whether two specs describe the same rectangle; boxes may differ.
 bool same_rectangle(const TensorView& original, const Rectangle& rectangle) {
   return address_of(original.data) == rectangle.address && original.rows == rectangle.rows &&
          original.cols == rectangle.columns;
 }
 
-// Empty: all are dense.
+// Empty if all are dense.
 std::vector<int64_t> strides_of(std::span<const TensorView> tensors) {
   std::vector<int64_t> row_strides;
   const auto is_dense = [](const TensorView& view) { return view.is_contiguous(); };
@@ -103,7 +105,8 @@ void LaunchedKernel::run(std::span<const TensorView> tensors) {
   }
 }
 
-// Runs that alternate between places come back in the same order, so the next one is tried first.
+// Runs usually alternate between the same bindings in the same order, so the next one is tried
+// first.
 const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> tensors) {
   invariant(tensors.size() == tensors_.size(), "a kernel is run with as many tensors as it has");
   for (size_t i = 0; i < bindings_.size(); ++i) {
@@ -157,7 +160,7 @@ const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const int64
   return *variants_.back();
 }
 
-// Its launches run one after another, so they share it.
+// The launches run one after another, so they share one counter.
 void LaunchedKernel::make_tile_counter() {
   if (tile_counter_.bytes() != 0) return;
   const Context::Scope scope(*state_->context);
@@ -178,7 +181,7 @@ size_t LaunchedKernel::scratch_bytes() const {
   return bytes;
 }
 
-// Other bindings point into the old memory.
+// Drops bindings that point into the old memory.
 void LaunchedKernel::use_scratch(const BackendMemory& memory, size_t bytes) {
   std::erase_if(bindings_, [](const auto& other) { return other->variant->shared_bytes != 0; });
   last_ = 0;
@@ -209,7 +212,7 @@ std::string LaunchedKernel::name_of(int tensor) const {
   return i < tensors_.size() ? tensors_[i].name : "kept" + std::to_string(i - tensors_.size() + 1);
 }
 
-// Where a spec's rectangle lies: in the tensor, or in its copy.
+// The address of a spec's rectangle: in the tensor or in its staged copy.
 Rectangle LaunchedKernel::rectangle_of(const Binding& binding, const TensorMapSpec& spec) const {
   const TensorView& view = binding.places[spec.tensor];
   Rectangle rectangle = {
@@ -255,7 +258,7 @@ void LaunchedKernel::stage(Binding& binding) {
     }
   }
   if (bytes <= scratch_.bytes()) return;
-  // Other bindings have descriptors of the old memory. Nothing that runs uses it: freeing waits.
+  // Drops bindings with descriptors of the old memory. Freeing waits for kernels that use it.
   std::erase_if(bindings_, [](const auto& other) { return !other->staged.empty(); });
   last_ = 0;
   scratch_ = DeviceMemory();

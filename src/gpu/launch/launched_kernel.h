@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program or call as launches that are ready: descriptors and arguments are made when tensors lie
-// where they have not lain before, and kept; then a run is only launches. Nothing waits for the
-// GPU, so a run may be captured into a CUDA graph, once the same tensors have been run before.
+// A program or call as prepared launches. Descriptors and arguments are made once for each set of
+// tensor addresses and cached, so a later run only launches. Nothing waits for the GPU. A run may
+// be captured into a CUDA graph after the same tensors have been run once.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,11 @@
 
 namespace coda::gpu {
 
-// What a backend's kernels share.
+// State shared by a backend's kernels.
 struct GpuState {
   std::shared_ptr<const Context> context;
   std::unique_ptr<LoadedKernels> kernels;
-  DriverHandle stream = nullptr;  // that kernels are launched on
+  DriverHandle stream = nullptr;  // stream for the launches
   bool dependent_launch = false;  // of kernels that wait for their predecessors
 };
 
@@ -30,12 +30,12 @@ struct KernelTensor {
   std::string name;
   bool read = false;
   bool written = false;
-  // What is checked when memory is seen for the first time; no rows: nothing is.
+  // Checked when memory is seen for the first time; 0 rows: not checked.
   DType dtype = DType::f32;
   PhysicalShape shape{};
 };
 
-// What they take side by side.
+// Bytes of all tensors together, without overlap.
 int64_t scratch_bytes_of(const std::vector<ScratchTensor>& tensors);
 
 class LaunchedKernel : public Kernel {
@@ -43,7 +43,7 @@ class LaunchedKernel : public Kernel {
   // Lowers the program for the row strides of its tensors; empty: dense tensors.
   using Lowering = std::function<KernelPlan(std::span<const int64_t> row_strides)>;
 
-  // Compiles and loads the launches for tensors whose rows are expected to lie so.
+  // Compiles and loads the launches for these expected row strides.
   LaunchedKernel(std::shared_ptr<GpuState> state, std::string name,
                  std::vector<KernelTensor> tensors, Lowering lowering,
                  std::span<const int64_t> expected = {});
@@ -54,26 +54,26 @@ class LaunchedKernel : public Kernel {
   void use_scratch(const BackendMemory& memory, size_t bytes) override;
 
  private:
-  // Launches for one set of row strides.
+  // The launches for one set of row strides.
   struct Variant {
     std::vector<int64_t> row_strides;  // empty: dense
     std::vector<KernelLaunch> launches;
     std::vector<DriverHandle> functions;
-    size_t shared_bytes = 0;  // of what its launches pass on
+    size_t shared_bytes = 0;  // scratch between launches
   };
   struct alignas(64) ArgumentBlock {
     std::byte bytes[64];
   };
-  // A copy of what the copy engine cannot address, at `offset` of the scratch memory.
+  // A copy of a rectangle that TMA cannot address, at `offset` of the scratch memory.
   struct Staged {
     int tensor = -1;
     TensorView original;
     int64_t row_stride = 0;
     size_t offset = 0;
   };
-  // Tensors in one set of places.
+  // The arguments for one set of tensor addresses.
   struct Binding {
-    std::vector<TensorView> places;  // and behind them, of what the launches pass on
+    std::vector<TensorView> places;  // the tensors, then the scratch between launches
     const Variant* variant = nullptr;
     std::vector<Staged> staged;
     std::vector<std::vector<ArgumentBlock>> arguments;  // of each launch
@@ -96,9 +96,9 @@ class LaunchedKernel : public Kernel {
   std::vector<std::unique_ptr<Variant>> variants_;
   std::vector<std::unique_ptr<Binding>> bindings_;
   size_t last_ = 0;       // the binding of the last run
-  DeviceMemory scratch_;  // of copies
+  DeviceMemory scratch_;  // for the staged copies
   DeviceMemory tile_counter_;
-  BackendMemory shared_;  // of what launches pass on
+  BackendMemory shared_;  // scratch between launches
   size_t shared_bytes_ = 0;
 };
 

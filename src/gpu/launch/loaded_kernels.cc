@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compilation is thread-safe and needs no context; loading happens in the launching thread.
 #include "gpu/launch/loaded_kernels.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace coda::gpu {
 namespace {
 
-// More needs to be asked for.
+// The shared memory that a kernel can use without setting an attribute.
 constexpr uint32_t kSharedWithoutAsking = 48 << 10;
 
 }  // namespace
@@ -18,7 +19,7 @@ LoadedKernels::~LoadedKernels() {
     const Context::Scope scope(*context_);
     for (const auto& [source, entry] : entries_)
       if (entry.module != nullptr) driver().module_unload(entry.module);
-  } catch (const Error&) {  // the context is gone, and its modules with it
+  } catch (const Error&) {  // the context and its modules are already gone
   }
 }
 

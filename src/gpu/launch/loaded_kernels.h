@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels by their text: compiled at most once, by any thread, and loaded into a context at most
-// once.
+// Caches kernels by their text: each is compiled at most once, by any thread, and loaded into a
+// context at most once.
 #pragma once
 
 #include <map>
@@ -24,20 +24,20 @@ class LoadedKernels {
   LoadedKernels(const LoadedKernels&) = delete;
   LoadedKernels& operator=(const LoadedKernels&) = delete;
 
-  // Compiles `source` unless it is compiled already. Returns the bytes of registers that it spills.
-  // May be called by several threads at once.
+  // Compiles `source` unless it is already compiled. Returns the bytes of registers that it spills.
+  // Thread-safe.
   int64_t compile(const std::string& program, const std::string& source);
-  // Compiles the ways of each kernel in order until one does not spill. May be called by several
-  // threads at once.
+  // Compiles the ways of each kernel in order until one does not spill. Thread-safe.
   std::vector<KernelLaunch> make(const std::string& program, const KernelPlan& plan);
-  // The function to launch, ready for the launch's shared memory. Throws Error naming the program.
+  // The function to launch, configured for the launch's shared memory. Throws Error naming the
+  // program.
   DriverHandle load(const std::string& program, const KernelLaunch& launch);
 
   KernelBuilder& builder() { return builder_; }
 
  private:
   struct Entry {
-    std::vector<char> cubin;  // until it is loaded
+    std::vector<char> cubin;  // kept until it is loaded
     int64_t spilled_bytes = 0;
     DriverHandle module = nullptr;
     DriverHandle function = nullptr;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Wraps an operation's code and body in the kernel interface that all emitted kernels have.
 #include "gpu/launch/operation_launches.h"
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opaque calls on a GPU: the kernels that their operations give as text, as launches; and those
-// that enqueue their work themselves.
+// Opaque calls on a GPU: launches of kernels that an operation provides as text, and operations
+// that enqueue their own work.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,20 @@
 
 namespace coda::gpu {
 
-// A kernel's text as a launch whose pointers are the call's tensors in their order.
+// A kernel's text as a launch; its pointers are the call's tensors in order.
 KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors);
 
-// Throws Error that names the first tensor which is not as the call was prepared for, or lies
-// elsewhere than on the device.
+// Throws Error naming the first tensor that differs from what the call was prepared for or is not
+// in device memory.
 void check_device_tensors(const OperationCall& call, std::span<const TensorView> tensors);
 
-// `tensors`: declarations of the inputs, then of the outputs; a launch's pointers index them, as
-// LowerOptions::row_strides does. Throws Error for an operation that is not known or has no kernels
-// as text, and for a call that its kernels refuse.
+// `tensors`: declarations of the inputs, then of the outputs. A launch's pointers index this list,
+// and so does LowerOptions::row_strides. Throws Error for an unknown operation, for one without
+// kernels as text, and if its kernels reject the call.
 std::vector<KernelLaunch> lower_call(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                                      const DimValues& sizes, const LowerOptions& options);
 
-// A kernel that calls a function of an operation. The tensors that it is run with are checked.
+// A kernel that calls an operation's function and checks its tensors at each run.
 std::unique_ptr<Kernel> make_function_kernel(std::shared_ptr<GpuState> state,
                                              const OperationCall& call, GpuFunction function);
 

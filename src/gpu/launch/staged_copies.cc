@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads take pieces in turn; each owns a pinned buffer and a stream.
 #include "gpu/launch/staged_copies.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace coda::gpu {
 namespace {
 
-constexpr size_t kPlaces = 8;                // threads: they reach the host's bandwidth
+constexpr size_t kPlaces = 8;                // number of threads, enough to saturate host memory
 constexpr size_t kPlace = size_t{16} << 20;  // bytes
 constexpr size_t kWorthThreads = size_t{64} << 20;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large copies between the GPU and memory of the host that no copy engine reaches: in pieces
-// through pinned places, each of a thread that fills or empties it while the engine moves those of
-// the others. The driver does the same with one thread, at some 7 GB/s.
+// Fast large copies between the GPU and pageable host memory, which copy engines cannot access. The
+// data pass in pieces through pinned buffers; each buffer has a thread that fills or empties it
+// while the engine copies the other buffers. The driver does the same with a single thread, at
+// about 7 GB/s.
 #pragma once
 
 #include <functional>
@@ -22,15 +23,15 @@ class StagedCopies {
     TensorView host;
     TensorView device;
   };
-  // Whether both are dense and alike.
+  // Whether both matrices are dense and have the same shape and type.
   static bool are_for(const TensorView& host, const TensorView& device);
-  // And whether one such copy is worth the threads.
+  // Whether such a copy is also large enough to be worth the threads.
   static bool are_worth(const TensorView& host, const TensorView& device);
 
-  // Throws Error where there is no pinned memory.
+  // Throws Error if pinned memory is not available.
   explicit StagedCopies(std::shared_ptr<const Context> context);
 
-  // Behind that event, and done when they return. Throws Error.
+  // Copies after the event; complete when the function returns. Throws Error.
   void to_device(std::span<const Copy> copies, const StreamEvent& before);
   void to_host(std::span<const Copy> copies, const StreamEvent& before);
 
@@ -45,7 +46,7 @@ class StagedCopies {
     size_t bytes = 0;
   };
 
-  // `move` takes a piece through a place, and returns when it is there.
+  // `move` takes a piece through a buffer and returns when it has arrived.
   void in_pieces(std::span<const Copy> copies, const StreamEvent& before,
                  const std::function<void(const Place&, const Piece&)>& move) const;
 

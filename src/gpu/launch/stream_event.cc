@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Uses events that let the waiting thread sleep, so that waiting does not occupy a core.
 #include "gpu/launch/stream_event.h"
 
 #include <utility>
@@ -20,7 +21,7 @@ StreamEvent::~StreamEvent() {
   try {
     const Context::Scope scope(*context_);
     driver().event_destroy(event_);
-  } catch (const Error&) {  // the context is gone, and the event with it
+  } catch (const Error&) {  // the context and the event are already gone
   }
 }
 

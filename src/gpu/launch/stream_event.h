@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A point in a stream that the host can wait for, and whose time it can ask for; the waiting thread
-// sleeps.
+// An event on a stream: the host can wait for it (the waiting thread sleeps) and read its time.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +12,17 @@ namespace coda::gpu {
 class StreamEvent {
  public:
   enum Kind : uint8_t { untimed, timed };
-  // Behind all that the stream has been given. Throws Error.
+  // Recorded after all work enqueued so far. Throws Error.
   StreamEvent(std::shared_ptr<const Context> context, DriverHandle stream, Kind kind = untimed);
   ~StreamEvent();
   StreamEvent(const StreamEvent&) = delete;
   StreamEvent& operator=(const StreamEvent&) = delete;
 
-  // What the stream is given from now on runs behind it.
+  // Makes later work on `stream` wait for the event.
   void hold(DriverHandle stream) const;
-  // Throws Error if something before it has failed.
+  // Throws Error if earlier work has failed.
   void wait() const;
-  // Waits for both, which are timed. Throws Error as wait() does.
+  // The time between two timed events; waits for both. Throws Error as wait().
   double seconds_since(const StreamEvent& earlier) const;
 
  private:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Encodes descriptors through the driver.
 #include "gpu/launch/tensor_map.h"
 
 #include <algorithm>
@@ -12,11 +13,11 @@ namespace {
 
 constexpr int kSwizzle64 = 2;
 constexpr int kSwizzle128 = 3;
-// Wider promotion reads lines that the neighbour SM asks for anyway: measured, a tenth more traffic
-// between SMs and L2.
+// A wider promotion would read cache lines that the neighbouring SM requests anyway; measured: a
+// tenth more traffic between SMs and L2.
 constexpr int kPromoteL2To128 = 2;
 
-// One row needs no pitch, but the driver wants one.
+// The driver requires a pitch even for a single row.
 int64_t pitch_bytes(const Rectangle& rectangle) {
   const int64_t row = rectangle.columns * size_of(rectangle.dtype);
   return rectangle.rows == 1 ? round_up(row, kCopyBytes)
@@ -38,7 +39,7 @@ device::TensorMap encode_tensor_map(const Rectangle& rectangle, uint32_t box_row
   const uint32_t box[2] = {box_columns, box_rows};
   const uint32_t element_strides[2] = {1, 1};
   const int swizzle = box_columns * size_of(rectangle.dtype) == 64 ? kSwizzle64 : kSwizzle128;
-  // A device address is a number to the driver's other calls.
+  // The driver's other calls take a device address as an integer.
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   void* address = reinterpret_cast<void*>(rectangle.address);
   check_driver(driver().tensor_map_encode_tiled(&map, element_row(rectangle.dtype).tensor_map_type,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors for the bulk copy engine (TMA): a rectangle of a row-major matrix, moved in boxes
-// with the swizzle of their width: 64 bytes, else 128. Made on the host, without the GPU.
+// Descriptors for TMA: a rectangle of a row-major matrix, moved in boxes. The swizzle is 64 bytes
+// for boxes of that width, else 128. Made on the host without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace coda::gpu {
 
 struct Rectangle {
-  DeviceAddress address = 0;  // of its first element
+  DeviceAddress address = 0;  // of the first element
   DType dtype = DType::bf16;
   int64_t rows = 0;
   int64_t columns = 0;
@@ -20,11 +20,11 @@ struct Rectangle {
   friend bool operator==(const Rectangle&, const Rectangle&) = default;
 };
 
-// The engine addresses 16 bytes at a time: where a rectangle and its rows do not start at multiples
-// of them, it has to be copied to where they do.
+// Whether TMA can address the rectangle. TMA needs rows that start at multiples of 16 bytes; other
+// rectangles must be copied first.
 bool is_addressable(const Rectangle& rectangle);
 
-// Throws Error with `subject` ("tensor 'x' of program 'p'") if the driver refuses.
+// Throws Error with `subject` ("tensor 'x' of program 'p'") if the driver rejects the descriptor.
 device::TensorMap encode_tensor_map(const Rectangle& rectangle, uint32_t box_rows,
                                     uint32_t box_columns, const std::string& subject);
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds groups of steps that are connected by values other than loads, and gives each group with a
+// GEMM its own copy of shared loads.
 #include "gpu/legalise/clone_shared_loads.h"
 
 #include <algorithm>
@@ -12,7 +14,7 @@
 namespace coda::gpu {
 namespace {
 
-// Steps joined by values, without those that are only loaded.
+// Connected components of steps, ignoring steps that are only loaded.
 class Components {
  public:
   Components(const Program& program, const program::TileMap& map)
@@ -26,7 +28,8 @@ class Components {
     for (size_t i = 0; i < parent_.size(); ++i) {
       if (program::is_product(program.steps[i])) with_product_.insert(of(static_cast<int>(i)));
     }
-    // What has no product stays with those that load the same, at most one of which has one.
+    // A component without a GEMM stays with the components that load the same tensors; at most one
+    // of those has a GEMM.
     std::map<int, std::set<int>> readers;
     for (size_t i = 0; i < parent_.size(); ++i) {
       for (int operand : program.steps[i].operands) {
@@ -51,8 +54,8 @@ class Components {
     return i;
   }
 
-  // A load of a tensor that the program does not store: one that is stored is read in place, and
-  // belongs to its store.
+  // Whether a load may be duplicated. A tensor that the program also stores is read in place, so
+  // its load must stay with the store.
   bool is_copied(int i) const {
     const Step& step = program_.steps[i];
     if (!program::is_tile_load(step)) return false;
@@ -76,7 +79,7 @@ Program clone_shared_loads(const Program& program) {
   const program::TileMap map = program::map_tiles(program);
   const Components components(program, map);
   const int count = static_cast<int>(program.steps.size());
-  std::vector<std::set<int>> readers(count);  // components, of each load
+  std::vector<std::set<int>> readers(count);  // by load: components that read it
   for (int i = 0; i < count; ++i) {
     for (int operand : program.steps[i].operands) {
       if (components.is_copied(operand)) readers[operand].insert(components.of(i));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products that share nothing but what they load (the rotation tables of q and k, when both have as
-// many heads) lie in one tile space, but need not: a space to each is cheaper than accumulators for
-// both.
+// Separates GEMMs that share only loads (the rotation tables of q and k, if both have equally many
+// heads). Sharing a load puts them into one tile space; separate spaces are cheaper than
+// accumulators for both.
 #pragma once
 
 #include "coda/program.h"
 
 namespace coda::gpu {
 
-// The same program, where every such product has loads of its own.
+// The same program in which each such GEMM has its own loads.
 Program clone_shared_loads(const Program& program);
 
 }  // namespace coda::gpu

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile spaces are independent, so each is fitted by itself. One that cannot be made is cut in two:
-// some of its steps (the trouble) and all that depends on them go to the second half, and what
-// crosses is a minimum cut behind the products of the first. Each half is cut again if it must be.
-// Then the spaces' first parts are made together, and their second ones, so that kernels have many
-// tiles.
+// Tile spaces are independent, so each is fitted separately. A space that does not fit is cut in
+// two: some steps (the trouble) and everything that depends on them form the second half, and the
+// values that cross are a minimum cut after the GEMMs of the first half. Halves are cut again if
+// necessary. At the end the first parts of all spaces are merged, and likewise the second parts, so
+// that kernels have many tiles.
 #include "gpu/legalise/legalise.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@
 namespace coda::gpu {
 namespace {
 
-constexpr int kMostCuts = 6;          // one inside the other
-constexpr double kLaunchBytes = 256;  // of a row: what a launch costs besides
-constexpr double kKeptBytes = 8;      // an fp32 stored and loaded
+constexpr int kMostCuts = 6;          // nested cuts
+constexpr double kLaunchBytes = 256;  // estimated cost of a launch, in bytes per row
+constexpr double kKeptBytes = 8;      // store and load of an fp32 number
 
 using Steps = std::set<int>;
 using Plans = std::vector<PartPlan>;
 
-// Two halves of a part, and what they would cost.
+// Two halves of a part and their cost.
 struct Cut {
   PartPlan first;
   PartPlan second;
@@ -70,7 +70,7 @@ class Legaliser {
   int count() const { return static_cast<int>(program_.steps.size()); }
   const Step& step(int i) const { return program_.steps[i]; }
 
-  // The part as parts that can be made, behind those that come before it.
+  // The part split into parts that fit, appended to `before`.
   std::optional<Plans> fit(const Plans& before, const PartPlan& whole, int cuts) const {
     Plans plans = before;
     plans.push_back(whole);
@@ -94,7 +94,7 @@ class Legaliser {
     return std::nullopt;
   }
 
-  // Each value by a kernel of its own, from memory to memory: what always fits, and is slow.
+  // A kernel for each value, from memory to memory: always fits, but is slow.
   std::optional<Plans> one_at_a_time(int space, const PartPlan& whole) const {
     Steps needed(whole.effects.begin(), whole.effects.end());
     for (int i = count() - 1; i >= 0; --i) {
@@ -117,11 +117,11 @@ class Legaliser {
     try {
       return split_program(program_, plans);
     } catch (const Error&) {
-      return std::nullopt;  // an in-place store that has come apart from its load
+      return std::nullopt;  // an in-place store is in another part than its load
     }
   }
 
-  // ---- The cuts that are tried.
+  // ---- Candidate cuts.
 
   std::vector<Cut> cuts_of(const Plans& before, const PartPlan& whole,
                            const ProgramPart& part) const {
@@ -136,13 +136,13 @@ class Legaliser {
       std::optional<Cut> cut = cut_before(before, whole, made, trouble, keeps_all);
       if (cut) cuts.push_back(*std::move(cut));
     };
-    Steps groups;       // what a product's epilogue may not have
-    Steps pairs;        // what products of any width may not have
+    Steps groups;       // steps that a GEMM's epilogue may not support
+    Steps pairs;        // pairs that may not fit with a GEMM of any width
     Steps sums;         // of groups
-    Steps repetitions;  // what reads repeated groups
-    Steps totals;       // what reads sums of groups
-    Steps epilogue;     // all that depends on a product
-    Steps plain;        // products that tensor cores do not make
+    Steps repetitions;  // steps that read repeated groups
+    Steps totals;       // steps that read sums of groups
+    Steps epilogue;     // all steps that depend on a GEMM
+    Steps plain;        // GEMMs that tensor cores do not support
     for (int i : made) {
       if (i < 0) continue;
       const Step& s = step(i);
@@ -183,7 +183,7 @@ class Legaliser {
     pairs.insert(groups.begin(), groups.end());
     attempt(pairs, false);
     for (int product : products) {
-      Steps alike;  // may share its tile
+      Steps alike;  // GEMMs that may share its tile
       for (int other : products) {
         if (reads_the_same(product, other)) alike.insert(other);
       }
@@ -204,8 +204,8 @@ class Legaliser {
                       });
   }
 
-  // The trouble and what depends on it become the second half. What crosses is the cheapest that
-  // makes the rest, or all that the second half reads of the first.
+  // The trouble and its dependents become the second half. What crosses is a minimum cut or, with
+  // `keeps_all`, everything that the second half reads of the first.
   std::optional<Cut> cut_before(const Plans& before, const PartPlan& whole, const Steps& made,
                                 Steps trouble, bool keeps_all) const {
     for (;;) {
@@ -236,7 +236,7 @@ class Legaliser {
       plans.push_back(cut.second);
       const std::optional<SplitProgram> split = split_into(plans);
       if (split) {
-        // What the first half stores, the second must not read as it was before.
+        // The second half must not read the old value of a tensor that the first half stores.
         const int overwritten = overwritten_store(cut.first, split->parts.back());
         if (overwritten < 0) {
           if (makes_as_much(split->parts.back(), made)) return std::nullopt;
@@ -270,7 +270,7 @@ class Legaliser {
 
   std::vector<int> crossing(const Plans& before, const PartPlan& first, const Steps& made,
                             const Steps& later, bool keeps_all) const {
-    Steps read;  // of the first half's values
+    Steps read;  // values of the first half that are read
     for (int i : later) {
       for (int operand : step(i).operands) {
         if (made.contains(operand) && !later.contains(operand) && can_keep(operand))
@@ -300,7 +300,7 @@ class Legaliser {
            !program::is_effect(s);
   }
 
-  // ---- What is moved, in bytes of a row.
+  // ---- Bytes moved per row.
 
   double width(const Shape& shape) const {
     return static_cast<double>(shape.cols.evaluate(sizes_));
@@ -325,7 +325,7 @@ class Legaliser {
     return width(v.shape) * (is_stored ? bytes / 2 : bytes);
   }
 
-  // Of the last two parts. One that cannot be made will keep its products at least.
+  // The cost of the last two parts. A part that does not fit will at least keep its GEMMs.
   double cost(const SplitProgram& split) const {
     double bytes = 0;
     for (size_t p = split.parts.size() - 2; p < split.parts.size(); ++p) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a program is split that no kernels hold as it is: as little as possible, and of the cuts
-// that are legal the one that moves the fewest bytes.
-// Invariant: the split depends on the program and how its tensors lie, not on the number of rows or
-// on a configuration, so bits do not depend on those.
+// Splits a program that does not fit into kernels: as little as possible, and of the legal cuts the
+// one that moves the fewest bytes.
+// Invariant: the split depends only on the program and the row strides of its tensors, not on the
+// number of rows or on a configuration; so bits do not depend on those.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@
 
 namespace coda::gpu {
 
-// Whether no kernels can be made of a part.
+// Whether no kernels can be made for a part.
 using IsRefused = std::function<bool(const ProgramPart&)>;
 
-// The plan of parts that each can be made; empty if there is none.
+// A plan whose parts all fit into kernels; empty if there is none.
 std::vector<PartPlan> legalise(const Program& program, const DimValues& sizes,
                                const IsRefused& is_refused);
 

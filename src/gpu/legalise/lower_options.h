@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the caller decides of a program's kernels.
+// The caller's options for the kernels of a program.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ class TunedRows;  // configure/tuned_rows.h
 struct LowerOptions {
   // Elements between the starts of two rows of each tensor; empty: dense.
   std::vector<int64_t> row_strides;
-  bool owns_padding = false;  // what lies between those rows may be written: nobody reads it
+  bool owns_padding = false;  // the gaps between those rows may be overwritten: nobody reads them
   const Target* target = &chosen_target();
   uint32_t multiprocessors = target->multiprocessors;
-  // Tile, cluster, stages and schedule of the products, one of legal_choices() (lower.h);
-  // the program says its layout and element type. Empty: as chosen_config.h says.
+  // Tile, cluster, stages and schedule of the GEMMs, one of legal_choices() (lower.h). Layout and
+  // element type come from the program. Empty: see chosen_config.h.
   std::optional<device::GemmConfig> choice;
-  // Of 8-bit operands all sums are left to the tensor cores, which keep about 14 bits, not only
-  // short ones.
+  // With 8-bit operands, leave long sums to the tensor cores too, which keep about 14 bits; short
+  // sums always are.
   bool fast_accumulation = false;
-  std::shared_ptr<const TunedRows> tuned;  // what was measured on this machine
-  bool uses_table = true;                  // the tables that are shipped
-  bool is_h100 = false;                    // what an H100 was measured at goes first
+  std::shared_ptr<const TunedRows> tuned;  // measurements on this machine
+  bool uses_table = true;                  // use the shipped tables
+  bool is_h100 = false;                    // prefer the measurements of an H100
 };
 
 }  // namespace coda::gpu

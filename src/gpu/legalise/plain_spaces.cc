@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Classifies by operand types and group sizes.
 #include "gpu/legalise/plain_spaces.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ int count(const Program& program, const TileSpace& space, IsOne is_one) {
                                         [&](int i) { return is_one(program.steps[i]); }));
 }
 
-// All stores of the space are of sums of groups.
+// Whether all stores of the space are of sums of groups.
 bool stores_only_sums(const Program& program, const TileSpace& space) {
   return std::all_of(space.steps.begin(), space.steps.end(), [&](int i) {
     const Step& s = program.steps[i];
@@ -37,7 +38,7 @@ bool is_plain_product(const Program& program, const Step& product) {
   if (!program::is_product(product)) return false;
   const auto type = [&](int t) { return program.tensors[t].dtype; };
   const std::vector<GemmSegment>& segments = product.segments();
-  // Of 8 bits one instruction takes two types, but of all segments the same two.
+  // 8-bit operands may have two different types, but the same two in all segments.
   return std::any_of(segments.begin(), segments.end(), [&](const GemmSegment& s) {
     if (!is_operand(type(s.a)) || !is_operand(type(s.b))) return true;
     const bool is_tn = !s.transpose_a && s.transpose_b;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow way that takes everything: single steps from memory to memory, where neither tensor
-// cores nor a warp's columns serve a step. A program that has such a step among others is split
-// (legalise.h) until it stands alone.
+// Decides which steps need the slow general path: single steps from memory to memory, for steps
+// that neither tensor cores nor a warp can compute. A program with such a step is split
+// (legalise.h) until the step is alone.
 #pragma once
 
 #include "coda/program.h"
@@ -9,18 +9,18 @@
 
 namespace coda::gpu {
 
-// Whether a product fills the accumulators of the space.
+// Whether the tile space has a GEMM.
 bool has_gemm(const Program& program, const TileSpace& space);
 
-// Whether a warp of a kernel without a product holds groups of so many base columns whole.
+// Whether a warp of a kernel without a GEMM can hold whole groups of this many base columns.
 bool is_group_of_warp(int64_t base_columns);
 
-// Whether tensor cores do not multiply what this product reads: its operands must be bf16, or f16,
-// all of them.
+// Whether the GEMM has operands that tensor cores do not support: they must all be bf16, or all
+// f16.
 bool is_plain_product(const Program& program, const Step& product);
 
-// Whether a tile space is one such product that is only stored, or one sum over groups that no warp
-// holds, of what is only loaded, that is only stored.
+// Whether a tile space consists only of one such GEMM and its store, or of one sum over groups too
+// large for a warp, with its loads and its store.
 bool is_plain(const Program& program, const TileSpace& space, const DimValues& sizes);
 
 }  // namespace coda::gpu

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Extents in memory, and the program's description for messages.
 #include "gpu/legalise/program_sizes.h"
 
 namespace coda::gpu {

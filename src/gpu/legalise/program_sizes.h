@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with the sizes it is lowered for: every question about extents and strides of its
-// tensors is asked here.
+// A program with the sizes for which it is lowered. All extents and strides of its tensors are
+// queried here.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ class ProgramSizes {
   const DimValues& values() const { return sizes_; }
   int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
 
-  // As it lies in memory: of partials, [lanes * rows, spans] and [lanes * spans, cols].
+  // In memory: [lanes * rows, spans] or [lanes * spans, cols] for partials.
   int64_t stored_rows(int t) const;
   int64_t stored_columns(int t) const;
   // Elements between the starts of two rows.

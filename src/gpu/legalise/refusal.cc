@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Words the reasons: one sentence for each RefusalReason, and a remedy.
 #include "gpu/legalise/refusal.h"
 
 #include "program/problem.h"

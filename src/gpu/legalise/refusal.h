@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why no kernel takes a tile space as it is. A refusal is a value: who is refused acts on it, by
-// splitting the program (legalise.h), and its words are made where a person reads them.
+// The reason why a tile space does not fit into a kernel. A refusal is a value: the caller that
+// gets it splits the program (legalise.h). Its text is made only when it is shown to a person.
 #pragma once
 
 #include <cstdint>
@@ -11,43 +11,43 @@
 namespace coda::gpu {
 
 enum class RefusalReason : uint8_t {
-  // Of products.
-  operand_type,         // `tensor` is of no type that tensor cores multiply
-  operand_types,        // `tensor` and `other`, operands of one product, differ in type
-  mixed_elements,       // products of one tile differ in type
-  mixed_layouts,        // products of one tile are stored in different orders
-  first_operands,       // the products `step` and `other` meet in one tile, and read different ones
-  accumulators,         // `value` of them for each column of a tile, which has `budget`
-  pair_distance,        // the members of the pairs of the product `step` are `value` columns apart
-  pair_beside_product,  // the same, where another product fills the tile too
-  // Of an epilogue.
-  group_in_tile,     // no tile holds groups of `value` columns
-  column_reduction,  // the partial `step` is none that is made of a product
-  without_product,   // a product's epilogue cannot make the effect `step`
-  registers,         // the epilogue of space `value` takes more than `budget`
-  // Of groups, with a product or without.
-  two_groups,        // the columns of `step` stand for two different groups
-  groups_cut_pairs,  // the groups and the pairs within `value` columns
-  group_in_warp,     // no warp holds a group of `value` base columns: more than `budget`, or odd
+  // GEMMs.
+  operand_type,         // tensor cores do not support the type of `tensor`
+  operand_types,        // `tensor` and `other`, operands of one GEMM, differ in type
+  mixed_elements,       // GEMMs of one tile differ in type
+  mixed_layouts,        // GEMMs of one tile differ in storage order
+  first_operands,       // GEMMs `step` and `other` share a tile but have different first operands
+  accumulators,         // needs `value` accumulators per column of a tile, which has `budget`
+  pair_distance,        // members of the pairs of GEMM `step` are `value` columns apart
+  pair_beside_product,  // the same, and another GEMM shares the tile
+  // Epilogues.
+  group_in_tile,     // no tile can hold groups of `value` columns
+  column_reduction,  // the partial `step` is not computed from a GEMM
+  without_product,   // the effect `step` is not possible in a GEMM's epilogue
+  registers,         // the epilogue of space `value` needs more than `budget`
+  // Groups, with or without a GEMM.
+  two_groups,        // columns of `step` would belong to two different groups
+  groups_cut_pairs,  // groups and pairs within `value` columns overlap partly
+  group_in_warp,  // a warp cannot hold a group of `value` base columns: more than `budget`, or odd
 };
 
 struct Refusal {
   RefusalReason reason = RefusalReason::registers;
   int step = -1;
-  int other = -1;   // a step, or a tensor
-  int tensor = -1;  // of the program
+  int other = -1;   // a step or a tensor
+  int tensor = -1;  // index in the program
   int64_t value = 0;
   int64_t budget = 0;
-  std::string uses{};  // what takes most of the budget
+  std::string uses{};  // the largest uses of the budget
 
   friend bool operator==(const Refusal&, const Refusal&) = default;
 };
 
-// "its products have 6 accumulators for each column of one tile, and a tile has registers for 4".
-// `sizes` is of the program that was refused.
+// For example "its products have 6 accumulators for each column of one tile, and a tile has
+// registers for 4". `sizes`: of the rejected program.
 std::string why(const Refusal& refusal, const ProgramSizes& sizes);
 
-// The same behind the program's name and sizes, and with a remedy behind it.
+// The same with the program's name and sizes in front and a remedy at the end.
 std::string text(const Refusal& refusal, const ProgramSizes& sizes);
 
 }  // namespace coda::gpu

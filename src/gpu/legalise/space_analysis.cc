@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products become parts, tensors get their movement, staged tensors their planes.
+// Assigns GEMMs to accumulators, tensors to kinds of movement, and staged tensors to planes.
 #include "gpu/legalise/space_analysis.h"
 
 #include <algorithm>
@@ -14,12 +14,13 @@ namespace coda::gpu {
 namespace {
 
 constexpr int64_t kBoxColumns = device::kSubTileColumns;
-// Tensor cores keep about 14 bits of a sum of 8-bit products, and cut off what is below. An
-// operand's own error is 3 to 6 %; over so many products that of the sum stays far below it
-// (docs/fp8.md), so such sums are left to the tensor cores, and epilogues can be hidden by
-// ping-pong tiles. It depends on the shape alone, so that every tile gives the same bits.
+// The tensor cores keep about 14 bits when they sum 8-bit products and truncate the rest. An
+// operand's own error is 3 to 6 %, and up to this many products the error of the sum stays far
+// below that (docs/fp8.md). So shorter sums are left to the tensor cores, which allows ping-pong
+// tiles that hide epilogues. The limit depends only on the shape, so that every tile gives the same
+// bits.
 constexpr int64_t kLongestFastSum = 4096;
-constexpr int kMostParts = 4;  // accumulators of a column for which a tile has registers
+constexpr int kMostParts = 4;  // accumulators per column that fit into a tile's registers
 
 class Analyser {
  public:
@@ -43,7 +44,7 @@ class Analyser {
 
  private:
   const Step& step(int i) const { return sizes_.step(i); }
-  // Steps that may refuse say whether they did not.
+  // Functions that may refuse return false in that case.
   bool refuse(const Refusal& refusal) {
     refusal_ = refusal;
     return false;
@@ -53,7 +54,7 @@ class Analyser {
   }
   bool is_concatenated(int i) const { return map_.pairing[i] == step(i).shape.cols; }
 
-  // The same load or product twice is made once.
+  // Equal loads and equal GEMMs are computed once.
   void find_representatives() {
     result_.representative.resize(sizes_.program().steps.size());
     for (size_t i = 0; i < result_.representative.size(); ++i)
@@ -82,7 +83,7 @@ class Analyser {
     const Part& first = result_.parts.front();
     const int64_t h = half(first.gemm);
     if (first.member < 0 || is_concatenated(first.gemm)) return true;
-    // A tile of 64 or 128 base columns must hold whole pairs of halves.
+    // Whether a tile of 64 or 128 base columns holds whole pairs of halves.
     const bool is_natural = parts == 2 && h % device::kFragmentColumns == 0 && 128 % h == 0;
     if (!is_natural) {
       return refuse(
@@ -94,7 +95,7 @@ class Analyser {
     return true;
   }
 
-  // Groups are summed where a tile can hold them whole.
+  // Checks that a tile can hold whole groups.
   bool find_groups() {
     SpaceAnalysis::Groups& groups = result_.groups;
     const auto is_of_groups = [&](int i) {
@@ -130,7 +131,7 @@ class Analyser {
     return true;
   }
 
-  // A group's value is known once those are that it is made of; a sum one walk after them.
+  // A group value is known when its operands are; a sum is known one walk after its operands.
   void find_walks() {
     SpaceAnalysis::Groups& groups = result_.groups;
     std::map<int, uint32_t> after;  // walks
@@ -150,7 +151,7 @@ class Analyser {
       if (!read.contains(*i)) continue;
       if (program::is_tile_load(step(*i)) && !map_.grouped[*i])
         groups.loads.push_back(result_.representative[*i]);
-      // What repeated groups are made of is known before the walk, or read by another.
+      // The operands of repeated groups are known before the walk, or another step reads them.
       if (map_.grouped[*i] && !program::sums_groups(step(*i))) continue;
       read.insert(step(*i).operands.begin(), step(*i).operands.end());
     }
@@ -185,7 +186,7 @@ class Analyser {
     return true;
   }
 
-  // Rows of any pitch: the launcher copies what TMA cannot address to where it can.
+  // Rows may have any pitch: the launcher copies tensors that TMA cannot address.
   bool check_segment(const GemmSegment& segment) {
     for (int t : {segment.a, segment.b}) {
       if (!sizes_.target().multiplies(element_of(t)))
@@ -260,8 +261,8 @@ class Analyser {
     return true;
   }
 
-  // A store along rows or along columns, by way of a byte plane; both of one value and type by the
-  // same.
+  // A store along rows or along columns through a byte plane. Both stores of one value in one type
+  // share the plane.
   bool add_bytes(int i) {
     const Step& s = step(i);
     const DType type = sizes_.tensor(s.tensor()).dtype;
@@ -287,20 +288,20 @@ class Analyser {
                              .plane = next});
     return true;
   }
-  // A tensor of 8 bits, whose values lie as those of a step do.
+  // Whether an 8-bit tensor can use byte planes, with the layout of `value`.
   bool can_be_bytes(int tensor, int value) const {
     if (size_of(sizes_.tensor(tensor).dtype) != 1 || !can_be_box(tensor)) return false;
     const int64_t h = half(value);
     return h == 0 || h % kBoxColumns == 0 || (is_concatenated(value) && h % kCopyBytes == 0);
   }
-  // What TMA stores is clipped to whole 16 bytes.
+  // TMA clips stores to multiples of 16 bytes.
   bool can_be_box(int tensor) const {
     const int64_t granule = kCopyBytes / size_of(sizes_.tensor(tensor).dtype);
     return sizes_.stride(tensor) % granule == 0 &&
            sizes_.size(sizes_.tensor(tensor).shape.cols) % granule == 0;
   }
 
-  // store(t, tile(t) + x) in fp32 where nothing else reads the sum or the load.
+  // Whether the store is store(t, tile(t) + x) in fp32 and nothing else reads the sum or the load.
   bool adds_in_memory(int store) const {
     return sizes_.target().adds_in_memory && added_load(store) >= 0;
   }
@@ -361,7 +362,7 @@ class Analyser {
     result_.column_registers = 8 * packed + (result_.loads_columns_by_fragment ? 4 : 16) * wide;
   }
 
-  // A gelu is half as long as the others: beside one accumulator a column it leaves room.
+  // A gelu is half as long as the others and fits if there is one accumulator per column.
   void find_long_functions() {
     for (int i : tile_space_.steps) {
       const bool is_one =
@@ -390,7 +391,7 @@ class Analyser {
                                                      : 4;
   }
 
-  // Whether TMA can move the sub-tiles of a tensor as boxes of 64 columns.
+  // Whether TMA can move the tensor's sub-tiles as boxes of 64 columns.
   bool can_stage(int i, bool is_store) const {
     const Step& s = step(i);
     const DType type = sizes_.tensor(s.tensor()).dtype;
@@ -400,7 +401,7 @@ class Analyser {
     if (sizes_.stride(s.tensor()) % granule != 0) return false;
     const int64_t columns = sizes_.size(s.shape.cols);
     const int64_t h = half(i);
-    // What TMA stores is clipped to whole 16 bytes.
+    // TMA clips stores to multiples of 16 bytes.
     if (is_store && columns % granule != 0) return false;
     if (h == 0) return true;
     if (is_concatenated(i)) return h % granule == 0;
@@ -417,8 +418,8 @@ class Analyser {
            result_.natural_half < kBoxColumns;
   }
 
-  // Permuted tensors come first. Planes that share memory must be permuted alike, so unless as many
-  // are permuted each way, loads are direct.
+  // Permuted tensors come first. Planes that share memory must have the same permutation, so unless
+  // equally many loads and stores are permuted, loads are direct.
   void assign_planes() {
     const int permuted_loads = mark_permuted(result_.loads);
     const int permuted_stores = mark_permuted(result_.stores);
@@ -446,7 +447,7 @@ class Analyser {
     return count;
   }
 
-  // From `next` on; which is then free.
+  // Numbers planes from `next` on and returns the next free number.
   int number_planes(std::vector<TileMove>& moves, Movement movement, int next) const {
     for (const bool permuted : {true, false}) {
       for (TileMove& move : moves) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one tile space of a program is to a GEMM kernel: which products fill its accumulators, how
-// each tensor is moved, and what is reduced. Decided once, from the program's structure and from
-// alignment, before any text is written or any tile size chosen.
-// Invariant: two sizes that give the same SpaceAnalysis give the same kernel text.
+// Analyses one tile space for a GEMM kernel: which GEMMs fill its accumulators, how each tensor is
+// moved, and what is reduced. The analysis depends only on the program's structure and on
+// alignment; it happens before any text is written or tile size chosen.
+// Invariant: two sizes with equal SpaceAnalysis give the same kernel text.
 #pragma once
 
 #include <map>
@@ -18,13 +18,13 @@
 
 namespace coda::gpu {
 
-// How a tile of a tensor gets between memory and a thread's registers.
+// How a tile of a tensor moves between memory and a thread's registers.
 enum class Movement : uint8_t {
-  staged,  // in 64x64 planes by TMA through the ring: 16-bit tensors whose rows TMA can address
-  direct,  // read or written by the threads themselves, two neighbouring columns at a time
-  bytes,   // of 8 bits, by way of a byte plane, in the same ring
-  added,   // fp32 accumulation: added to memory at the memory, never loaded
-  nothing  // a load whose value the memory adds, or that another load makes
+  staged,  // in 64x64 planes by TMA through the ring: 16-bit tensors with TMA-addressable rows
+  direct,  // by the threads themselves, two neighbouring columns at a time
+  bytes,   // 8-bit values: through a byte plane of the same ring
+  added,   // fp32 accumulation: an atomic add in memory, without a load
+  nothing  // no movement: an `added` load, or a load that another load covers
 };
 
 // A load_tile or store_tile.
@@ -32,27 +32,27 @@ struct TileMove {
   int step = -1;
   Movement movement = Movement::direct;
   bool is_wide = false;
-  bool is_permuted = false;  // staged and wide: its two planes are 128 natural columns
+  bool is_permuted = false;  // staged and wide: its two planes are 128 columns in memory
   bool is_repeated =
-      false;       // direct: a table of 64 columns, one for all sub-tiles of the same rows
-  int plane = -1;  // of a load of bytes, or staged: the first of its planes
+      false;       // direct: a table of 64 columns, the same for all sub-tiles of the same rows
+  int plane = -1;  // staged, or a load of bytes: its first plane
 
   friend bool operator==(const TileMove&, const TileMove&) = default;
 };
 
-// A value that leaves in 8 bits by way of byte planes, one or, if it is wide, two: along rows,
-// along columns, or both.
+// A value stored in 8 bits through byte planes (one, or two if it is wide): along rows, along
+// columns, or both.
 struct ByteMove {
-  int from = -1;     // the value's step
+  int from = -1;     // the step of the value
   int rows = -1;     // store_tile; -1: none
   int columns = -1;  // store_transposed
   bool is_wide = false;
-  int plane = 0;  // the first
+  int plane = 0;  // the first plane
 
   friend bool operator==(const ByteMove&, const ByteMove&) = default;
 };
 
-// One accumulator of each base column: a narrow product, or a member of a wide one.
+// One accumulator per base column: a narrow GEMM, or one member of a wide GEMM.
 struct Part {
   int gemm = -1;    // step
   int member = -1;  // -1: narrow
@@ -61,66 +61,67 @@ struct Part {
 };
 
 struct SpaceAnalysis {
-  int space = 0;  // in the TileMap
+  int space = 0;  // index in the TileMap
   std::vector<Part> parts;
-  uint32_t natural_half = 0;  // not 0: the wide product is accumulated in natural order
+  uint32_t natural_half = 0;  // not 0: the wide GEMM is accumulated in the order of memory
   int segments = 1;
   device::OperandLayout layout = device::OperandLayout::tn;
-  device::Element element = device::Element::bf16;  // GemmConfig's, as the next two
+  device::Element element = device::Element::bf16;  // as in GemmConfig, also the next two
   device::Element element_b = device::Element::bf16;
   bool promotes = false;
   bool has_scales = false;
 
-  // Per step of the program: the first step of the space that makes the same value by the same load
-  // or product; itself for others.
+  // Per step of the program: the first step of the space that computes the same value by the same
+  // load or GEMM; other steps have their own index.
   std::vector<int> representative;
-  std::vector<TileMove> loads;  // one for each distinct load
+  std::vector<TileMove> loads;  // without duplicates
   std::vector<TileMove> stores;
   std::vector<int> row_partials;     // steps
   std::vector<int> column_partials;  // steps
-  uint32_t column_fields = 0;        // floats a column that these pass between warps
-  std::vector<int> selections;       // store_vector steps of selected columns
+  uint32_t column_fields = 0;   // fp32 numbers per column that column partials pass between warps
+  std::vector<int> selections;  // store_vector steps of select_column values
   std::vector<ByteMove> bytes;
   std::vector<int> maxima;         // abs_max_into steps
-  bool ragged_columns = false;     // base columns are no multiple of 64
-  uint32_t row_values = 0;         // per-row vectors that are loaded
-  bool has_long_function = false;  // of an element: some forty instructions
-  // Registers of a thread for per-column vectors. They are loaded for a whole sub-tile, ahead of
-  // its planes; but those in fp32 for one fragment at a time if they would take too many.
+  bool ragged_columns = false;     // the number of base columns is not a multiple of 64
+  uint32_t row_values = 0;         // number of per-row vectors that are loaded
+  bool has_long_function = false;  // an elementwise function of about forty instructions
+  // Registers per thread for per-column vectors. They are loaded for a whole sub-tile before its
+  // planes. If that takes too many registers, fp32 vectors are loaded for one fragment at a time.
   uint32_t column_registers = 0;
   bool loads_columns_by_fragment = false;
-  // Direct loads of a fragment are all issued before any is used, unless they would take too many.
+  // All direct loads of a fragment are issued before the first use, unless that takes too many
+  // registers.
   uint32_t direct_registers = 0;
   bool loads_early = true;
-  bool loads_ahead = true;       // and a fragment before they are used, into registers of their own
-  uint32_t repeated_planes = 0;  // of them: is_repeated
+  bool loads_ahead = true;       // and they are issued one fragment ahead, into separate registers
+  uint32_t repeated_planes = 0;  // of the direct planes, those with is_repeated
 
-  // Values with one column for each group of columns (a head): their sums are made ahead of the
-  // sub-tiles, in walks over `group_span` base columns, which hold groups whole.
+  // Values with one column per group of columns (a head). Their sums are computed before the
+  // sub-tiles, in walks over `span` base columns, which hold whole groups.
   struct Groups {
-    uint32_t span = 0;   // 0: there are none
-    uint32_t walks = 0;  // a sum that is made of another needs a walk behind that one's
-    std::map<int, TileLayout> layouts;  // of their steps
-    std::map<int, uint32_t> known;      // after how many walks
-    std::vector<int> loads;             // loads of tiles that walks read
-    uint32_t registers = 0;             // of a thread: walks, and what fragments read
+    uint32_t span = 0;                  // 0: no groups
+    uint32_t walks = 0;                 // a sum that depends on another sum needs a later walk
+    std::map<int, TileLayout> layouts;  // of the steps with such values
+    std::map<int, uint32_t> known;      // number of walks after which a value is known
+    std::vector<int> loads;             // tile loads that walks read
+    uint32_t registers = 0;             // per thread: for walks, and for what fragments read
   };
   Groups groups;
 
-  // A tile with what the products say: layout, elements, how they are summed; and whether those of
-  // another space say the same.
+  // with_products: `tile` with layout, element type and summation of the GEMMs. multiplies_as:
+  // whether another space has the same ones.
   device::GemmConfig with_products(device::GemmConfig tile) const;
   bool multiplies_as(const SpaceAnalysis& other) const;
   const TileMove* find_load(int step) const;
   device::EpilogueTraits traits() const;
   const ByteMove* find_bytes(int effect) const;
-  // Whether something spans the 64 columns of a sub-tile: a reduction, a per-column vector, or
-  // what threads move themselves. If not, a tile may be walked in sub-tiles of 32.
+  // Whether something needs the 64 columns of a whole sub-tile: a reduction, a per-column vector,
+  // or direct moves. If not, a tile may be processed in sub-tiles of 32 columns.
   bool needs_whole_sub_tiles() const;
 };
 
 struct SpaceLimits {
-  // The most planes staged in each direction; threads move further tensors directly.
+  // The most planes staged in each direction; further tensors are moved directly.
   int planes = 0;
 };
 
@@ -128,7 +129,7 @@ std::variant<SpaceAnalysis, Refusal> analyse_space(const ProgramSizes& sizes,
                                                    const program::TileMap& map, int space,
                                                    const SpaceLimits& limits);
 
-// A few lines for people, and for tests.
+// A few lines for people and for tests.
 std::string text(const SpaceAnalysis& analysis, const Program& program);
 
 }  // namespace coda::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an analysis found, in lines for people and for tests.
+// Prints an analysis for people and for tests.
 #include "gpu/legalise/space_analysis.h"
 #include "gpu/target/element.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies each part's steps in program order, and loads saved values where earlier parts computed
+// them.
 #include "gpu/legalise/split_program.h"
 
 #include <algorithm>
@@ -36,7 +38,7 @@ class Splitter {
 
   void make_part(size_t p) {
     const PartPlan& plan = plans_[p];
-    // Kept values that this part stores in scratch: value -> tensor.
+    // Saved values that this part stores in scratch: value -> tensor.
     std::map<int, int> stored;
     std::map<int, int> kept;
     for (int value : plan.kept) {
@@ -59,7 +61,7 @@ class Splitter {
     places_.merge(kept);
   }
 
-  // The tensor of an effect up to part p that holds the value exactly; -1: none.
+  // The tensor of an effect in parts up to p that stores the value exactly; -1: none.
   int stored_anyway(int value, size_t p) const {
     const Step& v = step(value);
     for (size_t q = 0; q <= p; ++q) {
@@ -86,7 +88,7 @@ class Splitter {
     return static_cast<int>(program_.tensors.size() + result_.scratch.size()) - 1;
   }
 
-  // Row partials count base columns, so one of pairs needs them in its part.
+  // Row partials count base columns, so the part of a partial of pairs must have those pairs.
   std::set<int> lost_pairings(const ProgramPart& part) const {
     const program::TileMap map = program::map_tiles(part.program);
     std::set<int> lost;
@@ -103,7 +105,7 @@ class Splitter {
     ProgramPart part;
     part.program.name = program_.name;
     if (plans_.size() > 1) part.program.name += "_part" + std::to_string(p + 1);
-    std::map<int, int> tensors;  // of all -> of the part
+    std::map<int, int> tensors;  // index in all tensors -> index in the part
     const auto move = [&](int& t) {
       const auto [found, is_new] = tensors.try_emplace(t, static_cast<int>(part.tensors.size()));
       if (is_new) {
@@ -118,7 +120,7 @@ class Splitter {
       part.origin.push_back(origin);
       return static_cast<int>(part.program.steps.size()) - 1;
     };
-    std::map<int, int> made;  // step -> step of the part
+    std::map<int, int> made;  // step of the program -> step of the part
     for (int i : needed) {
       const auto place = places_.find(i);
       if (place != places_.end()) {
@@ -149,7 +151,7 @@ class Splitter {
   const std::span<const PartPlan> plans_;
   const program::TileMap map_;
   std::set<std::string> names_;
-  std::map<int, int> places_;  // of values that parts so far keep: their tensors, of all
+  std::map<int, int> places_;  // tensors of the values that parts so far save
   SplitProgram result_;
 };
 

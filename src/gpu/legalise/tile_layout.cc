@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values with one column a group learn how they lie from those whose columns they sum or repeat.
+// Values with one column per group get their layout from the values whose columns they sum or
+// repeat.
 #include "gpu/legalise/tile_layout.h"
 
 #include <optional>
@@ -60,7 +61,8 @@ class LayoutFinder {
     return is_new;
   }
 
-  // Of what one column for each `group` columns of `from` is; `i` is the step that says so.
+  // The layout of a value with one column per `group` columns of `from`; step `i` defines the
+  // groups.
   TileLayout group_layout(int i, const TileLayout& from, const Dim& group) {
     TileLayout result{
         .kind = TileLayout::grouped, .pairing = from.pairing, .group = group.evaluate(sizes_)};
@@ -73,7 +75,7 @@ class LayoutFinder {
     return result;
   }
 
-  // Of several the first.
+  // Keeps only the first refusal.
   void refuse(const Refusal& refusal) {
     if (!refusal_) refusal_ = refusal;
   }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Configurations, rates and kernel text of the sm80 target.
 #include "gpu/sm80/sm80.h"
 
 #include "device/sm80/config.cuh"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Configurations, rates and kernel text of the sm90 target.
 #include "gpu/sm90/sm90.h"
 
 #include "coda/error.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target for Hopper: wgmma reads shared memory that TMA fills, warpgroups are specialised, and
-// CTAs form clusters.
+// The target for Hopper: TMA loads operands into shared memory, wgmma multiplies them, warpgroups
+// are specialised, and CTAs form clusters.
 #pragma once
 
 #include "gpu/target/target.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table itself.
 #include "gpu/target/element.h"
 
 #include "coda/error.h"

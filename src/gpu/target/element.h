@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of elements: one row each, which is all that tells them apart outside of device/.
+// The table of element types, with all their properties outside of device/.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace coda::gpu {
 
 struct ElementRow {
   DType type;
-  device::Element element;  // by the same name
+  device::Element element;  // the device's name for it
   int tensor_map_type;      // a CUtensorMapDataType
 };
 
@@ -19,9 +19,9 @@ const ElementRow& element_row(DType type);
 const ElementRow& element_row(device::Element element);
 
 bool is_operand(DType type);  // tensor cores multiply it
-bool is_16_bits(DType type);  // two share a register, and a staging ring holds it
+bool is_16_bits(DType type);  // two fit into a register, and a staging ring can hold them
 
-// The copy engine addresses 16 bytes at a time.
+// TMA addresses memory in units of 16 bytes.
 inline constexpr int64_t kCopyBytes = 16;
 
 }  // namespace coda::gpu

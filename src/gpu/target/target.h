@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU target as a value: everything that legalisation, the choice of configurations, emission and
-// the compiler need to know about the hardware. Each target is a folder beside this one
-// (src/gpu/sm90) with its device code under device/ (device/sm90). No other code in src/gpu knows a
-// matrix instruction, the layout of its results or how tiles reach shared memory.
-// Kernels without a product are the same for all targets.
+// the compiler need to know about the hardware. Each target has a folder next to this one
+// (src/gpu/sm90) and device code under device/ (device/sm90). No other code in src/gpu knows a
+// matrix instruction, the layout of its results or how tiles reach shared memory. Kernels without a
+// GEMM are the same for all targets.
 #pragma once
 
 #include <cstdint>
@@ -103,7 +103,7 @@ struct Target {
   // Whether kernels also run on newer GPUs; else only on GPUs of this capability.
   bool runs_on_newer = false;
   std::string_view gpus;  // names for messages
-  // Of these GPUs; the measured configurations are of a GPU with as many.
+  // The multiprocessors of these GPUs; measured configurations are for this number.
   uint32_t multiprocessors = 0;
   uint32_t registers = 0;  // available to a thread that holds accumulators
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// CODA_GPU_TARGET selects the target, so that the sm80 kernels can also be tested on newer GPUs.
 #include "gpu/targets/targets.h"
 
 #include <cstdlib>
