@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From operations of PyTorch's (a torch.fx graph of aten, before autograd) to values of a Graph.
+"""Converts PyTorch's operations (a torch.fx graph of aten, before autograd) to values of a Graph.
 
-A value is a matrix, and its layout says how a tensor lies in it (layout.py). What is not understood
-raises NotUnderstood with the reason, and stays PyTorch's.
+A value is a matrix, and the layout (layout.py) maps the tensor to the matrix. An unsupported
+operation raises NotUnderstood with the reason, and PyTorch runs it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def _is_setting(number: torch.SymFloat) -> bool:
 
 
 class Importer:
-    """A region of nodes as a graph: what is not of the region becomes an input when it is read."""
+    """Builds the graph of a region. Nodes outside the region become inputs when they are read."""
 
     def __init__(self, narrowed: Mapping[fx.Node, torch.dtype] | None = None,
                  products: torch.dtype | None = None) -> None:
-        self._narrowed = narrowed or {}  # inputs that come in another type than their node says
-        self._may_narrow = narrowed is not None  # to the type that the products will have
+        self._narrowed = narrowed or {}  # inputs whose type differs from their node's type
+        self._may_narrow = narrowed is not None  # to the type of the products
         self._products = products
         self.graph = _core.Graph()
         self.inputs: dict[tuple[fx.Node, Source], _core.Value] = {}
         self.known: dict[fx.Node, Imported] = {}
         self.rows: Any = None  # of all matrices and row vectors
-        self.whole: fx.Node | None = None  # an operand that has all rows
+        self.whole: fx.Node | None = None  # an operand with all rows
         self.storage: torch.dtype | None = None  # of the products' operands
         self._device: torch.device | None = None
 
@@ -67,7 +67,7 @@ class Importer:
     def _input(self, node: fx.Node, source: Source, declare: Callable, shape: tuple,
                dtype: str) -> _core.Value:
         key = node, source
-        if key not in self.inputs:  # names by place, so that equal layers are one function
+        if key not in self.inputs:  # named by position, so that equal layers share a function
             letter = {"index": "i", "positions": "p", "groups": "p", "table": "t"}.get(
                 source.form, "x" if shape[0] == "M" else "w")
             self.inputs[key] = declare(f"{letter}{len(self.inputs)}", shape, dtype)
@@ -80,7 +80,7 @@ class Importer:
         return dtype
 
     def weight(self, node: fx.Node, is_turned: bool = False) -> _core.Value:
-        """A matrix that a product reads as its weight, or the transpose of one."""
+        """The weight of a product. `is_turned`: the node is its transpose."""
         value = value_of(node)
         if node in self.known or value.dim() != 2:
             raise NotUnderstood("a product's weight is computed, or is no matrix")
@@ -97,8 +97,8 @@ class Importer:
         return self._input(node, Source("index", within=within), self.graph.table, ("M", 1), "i32")
 
     def operand(self, node: Any, whole: fx.Node | None = None) -> Imported:
-        """A value of the region or an input of it, as the result `whole` reads it; none: in its own
-        layout."""
+        """A value or an input of the region, as the operation with the result `whole` reads it;
+        without `whole`, in its own layout."""
         number = node.meta.get("val") if isinstance(node, fx.Node) else node
         if isinstance(number, torch.SymFloat) and not _is_setting(number):
             raise NotUnderstood("a Python float that changes from call to call")
@@ -116,7 +116,7 @@ class Importer:
 
     def _over_columns(self, made: Imported, own: str, layout: str, sizes: Sequence[Any]
                       ) -> Imported:
-        """A value that has some of the columns' dimensions, over all of them."""
+        """Repeats a value that has only some of the column dimensions over all of them."""
         columns = [i for i, kind in enumerate(layout) if kind == "c"]
         shift = len(layout) - len(own)
         has = [i >= shift and own[i - shift] == "c" for i in columns]
@@ -139,7 +139,7 @@ class Importer:
         if value.dtype == torch.bool:
             dtype, declare = torch.bool, self.graph.table
         elif value.dtype in _INTEGERS and whole is not None and value_of(whole).dtype in _FLOATS:
-            rounded = dtype = value_of(whole).dtype  # as PyTorch converts it
+            rounded = dtype = value_of(whole).dtype  # PyTorch converts it to this type
         else:
             dtype = self.dtype_of(node)
         shift = len(layout) - value.dim()
@@ -172,8 +172,9 @@ class Importer:
 
     def _table(self, node: fx.Node, dtype: torch.dtype, rounded: torch.dtype | None, layout: str,
                sizes: Sequence[Any], dims: Mapping[str, list[int]], shift: int) -> Imported:
-        """A tensor that is broadcast along rows, or of which all heads read the same columns. Rows
-        read it by an index, whose adjoint adds up what they read."""
+        """A tensor that is broadcast along rows, or whose columns are the same for all heads. Rows
+        gather it by an index; the adjoint of the gather sums the gradients of all rows that read
+        it."""
         value = value_of(node)
         rows = [i - shift for i, kind in enumerate(layout) if kind == "r"]
         heads = [i - shift for i, kind in enumerate(layout) if kind == "c"]
@@ -188,7 +189,7 @@ class Importer:
         needs, read_rows = node.meta.get(NEEDS), math.prod(value.shape[i] for i in dims["r"])
         if needs and not isinstance(read_rows, int):
             raise NotUnderstood("a tensor with a gradient is broadcast along rows that vary")
-        size = read_rows if needs else f"P{len(self.inputs)}"  # the backward knows no table's size
+        size = read_rows if needs else f"P{len(self.inputs)}"  # the backward has no table sizes
         declare = self.graph.parameter if needs else self.graph.table
 
         def read(half: int | None) -> _core.Value:

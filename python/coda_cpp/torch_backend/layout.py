@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tensors lie in the matrices of a Graph: which of a tensor's dimensions are rows and which are
-columns. So views, heads and their transposes are maps of indices, and move nothing.
+"""The layout of tensors in the matrices of a Graph: which of a tensor's dimensions are rows and
+which are columns. So views, and transposes of heads, only remap indices and move no data.
 
-A layout is a letter for each dimension: "r" is one of the rows', "c" one of the columns', "1" has
-the size 1. Rows keep their order among themselves and columns theirs; they may stand between each
-other: the heads of [batch, tokens, heads * size], transposed, are [batch, heads, tokens, size],
-"rcrc". A tensor of which nothing is known has its columns last, as PyTorch's modules have.
+A layout has a letter for each dimension: "r" for rows, "c" for columns, "1" for a dimension of size
+1. The order of the row dimensions is fixed, and so is the order of the column dimensions, but they
+may be interleaved: [batch, heads, tokens, size], the transposed heads of [batch, tokens, heads *
+size], is "rcrc". A tensor without a known layout has its columns last, as in PyTorch's modules.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch import fx
 _aten = torch.ops.aten
 KEY = "coda_layout"  # in a node's meta
 NEEDS = "coda_needs_gradient"  # in a node's meta
-TURNED = "coda_turned"  # in a product's meta: its weight is the transpose of what is given
+TURNED = "coda_turned"  # in a product's meta: its weight is the transpose of the operand
 LINEAR = _aten.linear.default
-PRODUCTS = {LINEAR: 1}  # which operand is the weight
+PRODUCTS = {LINEAR: 1}  # the number of the weight operand
 LOSS = _aten.cross_entropy_loss.default
 VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default,
          _aten.flatten.using_ints, _aten.unflatten.int, _aten.unsqueeze.default, _aten.squeeze.dim,
@@ -42,7 +42,7 @@ NORMS = {_aten.rms_norm.default, _aten.layer_norm.default}
 
 
 class NotUnderstood(Exception):
-    """Why an operation stays PyTorch's."""
+    """The reason why PyTorch runs an operation."""
 
 
 def value_of(node: Any) -> torch.Tensor:
@@ -53,15 +53,16 @@ def value_of(node: Any) -> torch.Tensor:
 
 
 def number(size: Any) -> int:
-    """A size that must be the same at every call. int() of a symbol would give its value too, but
-    compile the graph for that value alone."""
+    """A size that must be the same at every call. int() is not used for a symbol, because it would
+    specialise the graph to the symbol's value."""
     if not isinstance(size, int):
         raise NotUnderstood(f"a number of columns varies from call to call ({size})")
     return size
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two sizes are equal for all values of their symbols; asks nothing of the symbols."""
+    """Whether two sizes are equal for all values of their symbols. Adds no guards for the
+    symbols."""
     return a == b if isinstance(a, int) and isinstance(b, int) else str(a) == str(b)
 
 
@@ -70,19 +71,19 @@ def is_one(size: Any) -> bool:
 
 
 def plain(shape: Sequence[Any], columns: int = 1) -> str:
-    """Of a tensor of which nothing is known but how many dimensions are columns."""
+    """The layout of a tensor with `columns` column dimensions, if nothing else is known."""
     last = len(shape) - 1
     return "".join("c" if i == last else "1" if is_one(size) else "rc"[i > last - columns]
                    for i, size in enumerate(shape))
 
 
 def count(layout: str, shape: Sequence[Any], kind: str) -> Any:
-    """Rows or columns of the matrix."""
+    """The number of rows or columns of the matrix."""
     return math.prod(size for size, letter in zip(shape, layout, strict=True) if letter == kind)
 
 
 def viewed(before: Sequence[Any], layout: str, after: Sequence[Any]) -> str:
-    """Behind a view into another shape."""
+    """The layout after a view to another shape."""
     kept = [(size, kind) for size, kind in zip(before, layout) if not is_one(size)]
     new = [size for size in after if not is_one(size)]
     if len(new) == len(kept) and all(same(a, b) for a, (b, _) in zip(new, kept)):
@@ -107,7 +108,7 @@ def turned(layout: str, order: Sequence[int]) -> str:
 
 
 def order_of(node: fx.Node) -> list[int]:
-    """Of a transpose: the dimension that each of the result was."""
+    """For each dimension of a transpose's result, the dimension of its operand."""
     rank = value_of(node).dim()
     if node.target is _aten.permute.default:
         return [dim % rank for dim in node.args[1]]
@@ -119,7 +120,8 @@ def order_of(node: fx.Node) -> list[int]:
 
 def broadcast(shapes: Sequence[Sequence[Any]], layouts: Sequence[str | None],
               whole: Sequence[Any]) -> str:
-    """Of an elementwise result: what the operands say whose layout is known, aligned at the end."""
+    """The layout of an elementwise result, from the known layouts of its operands, aligned at the
+    last dimension."""
     letters: list[str | None] = ["1" if is_one(size) else None for size in whole]
     for shape, layout in zip(shapes, layouts):
         for i in range(1, len(shape) + 1):
@@ -145,12 +147,12 @@ def or_plain(node: fx.Node) -> str:
 
 
 def last_dimension(node: fx.Node) -> tuple[int, bool]:
-    """Columns of the last dimension, and whether there are other columns."""
+    """The size of the last dimension, and whether other dimensions are columns too."""
     return number(value_of(node).shape[-1]), "c" in or_plain(node)[:-1]
 
 
 def layout_of(node: fx.Node) -> str:
-    """Of what the operation makes, from those of its operands."""
+    """The layout of the operation's result, from the layouts of its operands."""
     made, target = value_of(node), node.target
     first = next((arg for arg in node.args if isinstance(arg, fx.Node)), None)
     if target is LINEAR:
@@ -221,7 +223,8 @@ def layout_of(node: fx.Node) -> str:
 
 
 def rows_of(node: fx.Node) -> str:
-    """Of the node's matrix, as text; empty: it is a vector along columns, which meets any."""
+    """The rows of the node's matrix, as text. Empty for a vector along columns, which fits any
+    rows."""
     is_loss = node.target in (LOSS, KL_DIV) or node.target in OVER_ROWS
     source = node.args[0] if is_loss else node
     layout = or_plain(source)

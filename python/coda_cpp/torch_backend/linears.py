@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linear layers of a graph: which nodes they are, where the user's code has them, and what
-became of each. A linear layer is a product of an activation and a weight, however it is written:
-F.linear, addmm, mm, matmul, bmm, einsum.
-"""
+"""The linear layers of a graph: their nodes, their places in the user's code, and whether they are
+fused. A linear layer is a product of an activation and a weight in any form: F.linear, addmm, mm,
+matmul, bmm, einsum. """
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ _NAMES = {"linear", "addmm", "mm", "matmul", "bmm", "baddbmm", "einsum", "_group
 
 @dataclasses.dataclass(eq=False)
 class LinearLayer:
-    """`module`: its path in the model, "" in a plain function. `place`: file and line in the user's
-    code. `reason`: why it is left to PyTorch, "" where it is fused. `by_cost_model`: fusion would
-    gain nothing."""
+    """`module`: the path of the module in the model, "" in a plain function. `place`: file and line
+    in the user's code. `reason`: why the layer is left to PyTorch, "" if it is fused.
+    `by_cost_model`: fusion would gain nothing."""
 
     module: str
     place: str
@@ -46,7 +45,7 @@ class LinearLayer:
 
 
 def name_of(node: fx.Node) -> str:
-    """Of an operation, as users know it: "linear", "matmul"."""
+    """The name of an operation as users know it: "linear", "matmul"."""
     target = node.target
     return (target if isinstance(target, str)
             else getattr(target, "__name__", str(target))).split(".")[0]
@@ -57,7 +56,7 @@ def _value(node: Any) -> Any:
 
 
 def _comes_of_weight(node: fx.Node) -> bool:
-    """Whether the node is a parameter, or one that was only viewed, scaled or converted."""
+    """Whether the node is a parameter, or a view, a multiple or a conversion of one."""
     while node.op != "placeholder":
         if len(node.all_input_nodes) != 1:
             return False
@@ -81,7 +80,7 @@ def _flops(node: fx.Node) -> int:
     name, result = name_of(node), math.prod(map(_hint, _value(node).shape))
     operands = [value.shape for used in node.all_input_nodes
                 if isinstance(value := _value(used), torch.Tensor)]
-    if name == "einsum":  # of MK, KN and MN values
+    if name == "einsum":  # operands and result have MK, KN and MN values
         return 2 * math.isqrt(result * math.prod(map(_hint, (*operands[0], *operands[1]))))
     inner = operands[1 if name in ("addmm", "baddbmm") else 0][-1]
     return 2 * result * _hint(inner)
@@ -95,8 +94,7 @@ def _short_path(path: str) -> str:
 
 
 def origin(node: fx.Node) -> tuple[str, str]:
-    """The module's path in the model, and file and line of the user's code; "" for what is not
-    known."""
+    """The module's path in the model, and file and line of the user's code; "" if unknown."""
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     module = re.sub(r"^L\['\w+'\]\.?", "", modules[-1][0]) if modules else ""
     module = re.sub(r"\._modules\['(\w+)'\]|\['(\w+)'\]|\[(\d+)\]",
@@ -107,7 +105,7 @@ def origin(node: fx.Node) -> tuple[str, str]:
 
 
 def _before(node: fx.Node) -> Iterator[fx.Node]:
-    """What made the activation, behind views."""
+    """The operations that computed the activation, found through views."""
     for used in node.all_input_nodes:
         if not _comes_of_weight(used):
             while used.target in FREE and used.all_input_nodes:
@@ -124,7 +122,7 @@ def _behind(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def _alone(node: fx.Node, refused: dict[fx.Node, str]) -> str:
-    """Why nothing can be fused with a product that is understood."""
+    """Why nothing can be fused with a product that is supported."""
     said = {}
     for where, nodes in (("before", _before(node)), ("behind", _behind(node))):
         for other in nodes:
@@ -140,9 +138,9 @@ def _alone(node: fx.Node, refused: dict[fx.Node, str]) -> str:
 
 
 def mark(module: fx.GraphModule, refused: dict[fx.Node, str]) -> list[LinearLayer]:
-    """The linear layers of a normal graph, each marked at its node and its node's copies. Their
-    reasons are those that they have if they come into no region; `refused`: of operations that are
-    not understood."""
+    """The linear layers of a normal graph, each marked at its node and its node's copies. Each
+    reason applies if the layer is in no region. `refused`: the reasons of unsupported
+    operations."""
     found = [layer for name, part in module.named_children() if isinstance(part, fx.GraphModule)
              for layer in unseen(part, f"it is in a subgraph of PyTorch's, {name}")]
     for node in filter(_is_linear, module.graph.nodes):
@@ -155,12 +153,12 @@ def mark(module: fx.GraphModule, refused: dict[fx.Node, str]) -> list[LinearLaye
 
 
 def marked(graph: fx.Graph) -> list[LinearLayer]:
-    """Those of a part of a graph that was marked."""
+    """The linear layers in a part of a marked graph."""
     return [node.meta[_KEY] for node in graph.nodes if _KEY in node.meta]
 
 
 def unseen(module: fx.GraphModule, reason: str) -> list[LinearLayer]:
-    """Those of a graph, and of its subgraphs, that is left to PyTorch whole."""
+    """The linear layers of a graph that is left to PyTorch as a whole, including its subgraphs."""
     return [LinearLayer(*origin(node), _flops(node), reason)
             for part in module.modules() if isinstance(part, fx.GraphModule)
             for node in part.graph.nodes if _is_linear(node)]

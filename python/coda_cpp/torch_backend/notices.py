@@ -22,7 +22,7 @@ from coda_cpp.session import backend
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.report import Report
 
-_ROWS = 16  # products in 8 bits take multiples of so many rows
+_ROWS = 16  # products in 8 bits need a multiple of this number of rows
 
 
 @functools.cache
@@ -72,14 +72,14 @@ class StrictError(Error, ShortenTraceback):
 def _why_no_kernels(device: int) -> str:
     try:
         backend("gpu", device)
-        _core.precompile([], 132)  # of nothing: whether NVRTC is there
+        _core.precompile([], 132)  # an empty list: only looks for NVRTC
         return ""
     except Error as why:
         return str(why)
 
 
 def why_no_kernels(inputs: Sequence[Any]) -> str:
-    """Why regions cannot run where the inputs are; empty: they can."""
+    """Why regions cannot run on the device of the inputs; empty if they can."""
     devices = {t.device for t in inputs if isinstance(t, torch.Tensor) and t.device.type != "cpu"}
     for device in devices:
         if device.type != "cuda":
@@ -90,7 +90,8 @@ def why_no_kernels(inputs: Sequence[Any]) -> str:
 
 
 def eight_bits_that_do_nothing(report: Report, options: Options) -> str:
-    """Why the products that were asked for are none; empty: they are, or were not asked for."""
+    """Why no product is in 8 bits although 8 bits were requested; empty if some are, or if they
+    were not requested."""
     if not options.products:
         return ""
     asked = f"the option 'products' is '{options.products}', and "

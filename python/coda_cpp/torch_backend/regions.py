@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations of a graph become one: maximal sets that are understood, hang together, have
-rows in common and can be run at once."""
+"""Chooses the regions of a graph: maximal connected sets of supported operations that have the same
+rows and can be run as one operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLICE = torch.ops.aten.slice.Tensor
 
 
 class _Group:
-    """Nodes that are run at once, and all that comes before them, as bits of numbers."""
+    """Nodes that run as one operation, and all nodes that must run before them, as bit masks."""
 
     def __init__(self, place: int, before: int) -> None:
         self.places, self.members, self.before = [place], 1 << place, before
@@ -29,16 +29,16 @@ class _Group:
 
 
 class _Groups:
-    """Groups of the nodes that were added. They are added in the graph's order, so what stands
-    between nodes of a group was added before the last of them."""
+    """The groups of the added nodes. Nodes are added in the graph's order, so all nodes between the
+    nodes of a group are added before the last of the group."""
 
     def __init__(self) -> None:
         self.of: dict[fx.Node, _Group] = {}
         self._nodes: list[fx.Node] = []
-        self._with_operands: list[_Group] = []  # the others are behind nothing
+        self._with_operands: list[_Group] = []  # all other groups depend on nothing
 
     def add(self, node: fx.Node, others: Iterable[fx.Node] = ()) -> _Group:
-        """`others`: what is run before the node besides its operands."""
+        """`others`: nodes that must run before the node, in addition to its operands."""
         before = 0
         for used in (*node.all_input_nodes, *others):
             before |= self.of[used].before | self.of[used].members
@@ -49,8 +49,8 @@ class _Groups:
         return group
 
     def join(self, group: _Group, other: _Group) -> bool:
-        """Puts the other's nodes into the group, unless something between them had to be run both
-        before and behind it."""
+        """Merges the other group into the group, unless a node between them would have to run both
+        before and after the merged group. Returns whether the groups were merged."""
         members = group.members | other.members
         before = (group.before | other.before) & ~members
         behind = [one for one in self._with_operands
@@ -76,9 +76,9 @@ class _Groups:
 
 def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]],
             before: Before = {}) -> list[list[fx.Node]]:  # noqa: B006 (it is only read)
-    """The groups, each in the graph's order. Nodes that may be in one have a layout; `apart` are
-    nodes and operands that may not be in one together; `before` is what must be run before a node
-    besides its operands."""
+    """The groups, each in the graph's order. Only nodes with a layout may be in a group. `apart`:
+    pairs of a node and an operand that must not be in the same group. `before`: nodes that must run
+    before a node, in addition to its operands."""
     nodes = list(graph.nodes)
     groups = _Groups()
     weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
@@ -120,9 +120,9 @@ def _join_siblings(groups: _Groups, known: Iterable[fx.Node]) -> None:
 
 
 def without_parts(group: list[fx.Node]) -> list[fx.Node]:
-    """Without the parts of a value whose readers in the group are all parts that leave it, as of
-    the queries, keys and values that one product makes. So the product stores the value whole, and
-    PyTorch's views of it cost nothing."""
+    """The group without the slices of a value that is only read by slices that leave the group,
+    such as queries, keys and values of one product. The product then stores the whole value, and
+    PyTorch's views of the value cost nothing."""
     inside, leaving = set(group), set()
     for node in reversed(group):
         if node.target in FREE and all(u in leaving for u in node.users if u in inside):
@@ -147,7 +147,8 @@ def _is_matrix(node: fx.Node) -> bool:
 
 
 def _rounded(group: Sequence[fx.Node]) -> dict[fx.Node, torch.dtype]:
-    """The narrowest type that each has been rounded to since it was computed."""
+    """For each node, the narrowest type to which its value has been rounded since it was
+    computed."""
     found: dict[fx.Node, torch.dtype] = {}
     for node in group:
         dtypes = [value_of(node).dtype]
@@ -181,14 +182,14 @@ def of_one_type(group: list[fx.Node]) -> list[list[fx.Node]]:
         kept = [node for node in kept if node not in wrong]
         later |= wrong
     rest = [node for node in group if node in later]
-    if len(rest) == len(group):  # what is first cannot be of any
+    if len(rest) == len(group):  # the first node fits into no part
         rest = rest[1:]
     return [kept] * bool(kept) + of_one_type(rest)
 
 
 def cut(module: fx.GraphModule, groups: Sequence[Sequence[fx.Node]], before: Before) -> None:
-    """Makes a module of each group, called in its place, and puts the graph's nodes into an order
-    in which they can be run: that of the graph wherever it is one."""
+    """Replaces each group by a call of a module with its nodes, and sorts the graph's nodes into an
+    executable order, as close to the graph's order as possible."""
     graph, of = module.graph, {}
     for i, group in enumerate(groups):
         part, inputs, outputs = fuse_as_graphmodule(module, list(group), f"fused_{i}",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of a normal graph as modules that call our operators, and the types that pass between
-them."""
+"""Replaces regions of a normal graph by modules that call operators of coda-cpp, and determines the
+types of tensors between regions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from coda_cpp.torch_backend.values import Source, permuted
 
 
 class Result:
-    """How a result of a function is the tensor that PyTorch's graph expects. `dtype` none: the type
-    that the function stores. Sizes are numbers or, where they are symbols, an input and its
+    """How a result of a function becomes the tensor that PyTorch's graph expects. If `dtype` is
+    None, the type is the stored one. A size is a number or, if symbolic, an input and its
     dimension."""
 
     def __init__(self, node: fx.Node, inputs: Sequence[fx.Node], dtype: torch.dtype | None) -> None:
@@ -44,7 +44,7 @@ class Result:
         if made.dim() != len(sizes) or not all(map(layouts.same, made.shape, sizes)):
             made = made.reshape(sizes)
         made = permuted(made, self._back)
-        if self._is_constant:  # others of the region's results have gradients
+        if self._is_constant:  # but other results of the region have gradients
             made = made.detach()
         return made if self._dtype in (None, made.dtype) else made.to(self._dtype)
 
@@ -54,7 +54,7 @@ def _dtype(node: fx.Node) -> torch.dtype | None:
 
 
 def _is_tensor(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.Tensor)  # else a size, which shapes tell too
+    return isinstance(node.meta.get("val"), torch.Tensor)  # else a size
 
 
 def _dims(sizes: Sequence[Any], inputs: Sequence[fx.Node]) -> list[Any]:
@@ -74,19 +74,20 @@ class Region(torch.nn.Module):
                  results: Sequence[Result], needs: int, count: int, behind: Sequence[bool],
                  operands: Sequence[tuple[Any, torch.dtype, bool]],
                  compared: Container[int] = ()) -> None:
-        """`count`: of its operands. What weights were rounded from comes behind them; `behind` says
-        which of those are transposes. `operands`: what stands for each, its type as it comes and
-        whether it needs a gradient. `compared`: those that do, but get none."""
+        """`count`: the number of operands. The fp32 tensors from which weights were rounded follow
+        the operands; `behind` says which of them are transposes. `operands`: for each one the fake
+        tensor, its actual type, and whether it needs a gradient. `compared`: operands that need a
+        gradient but get none."""
         super().__init__()
         self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
         self._behind, self._compared = behind, compared
         self.operands = operands
-        self.operations: fx.Graph | None = None  # as inline has traced them
+        self.operations: fx.Graph | None = None  # traced by inline
 
     def key(self) -> str:
-        """All that its operations depend on, where no size is a symbol, but for the use of the
-        function that they call."""
+        """Everything on which the traced operations depend, except the use of the called function.
+        Only for regions without symbolic sizes."""
         return repr((self.function.kind, self._count, self._whole, self._behind, self._compared,
                      [(i, vars(source)) for i, source in self._sources],
                      [vars(result) for result in self.results],
@@ -109,7 +110,7 @@ class Region(torch.nn.Module):
 
 
 def _hint(size: Any) -> int:
-    """Of a size that may be a symbol, what it is now."""
+    """The current value of a size, which may be symbolic."""
     return int(size) if isinstance(size, int) else int(size.node.hint)
 
 
@@ -118,7 +119,7 @@ _lock = threading.Lock()
 
 
 def _text(nodes: Sequence[fx.Node]) -> str:
-    """The operations, with numbers for nodes."""
+    """The operations as text, with numbers for nodes."""
     place = {node: i for i, node in enumerate(nodes)}
     return repr([(str(node.target) if node.op == "call_function" else node.op,
                   fx.map_arg((node.args, node.kwargs), lambda used: f"%{place[used]}"))
@@ -128,8 +129,8 @@ def _text(nodes: Sequence[fx.Node]) -> str:
 def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, Any],
               for_gpu: bool, nominal: Mapping[str, int], products: str, objective: str,
               rounded: Sequence[int]) -> GraphFunction:
-    """One for all regions that compute the same: layers share plans, kernels and sessions, but not
-    the scales of products in 8 bits."""
+    """The function of a region. Regions with the same computation share plans, kernels and
+    sessions, but not the scales of products in 8 bits."""
     products = products if region.storage == torch.bfloat16 else ""
     given = [(value.name, value.shape, value.dtype, value.is_table, source.form)
              for (_, source), value in region.inputs.items()]
@@ -147,12 +148,12 @@ def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, 
 def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
               narrowed: Mapping[fx.Node, torch.dtype] | None, products: str = "",
               objective: str = "memory") -> tuple[Region, list[fx.Node]]:
-    """The region's module as one function, and what it takes behind its operands: tensors in fp32
-    that weights were rounded from (autocast's conversions), whose gradients then are the products'
-    accumulators as they are, not rounded to 16 bits. `inputs` are the operands, in the order of the
-    placeholders. `narrowed`: those of `inputs` that are in another region's type of products where
-    their nodes say fp32; None: there may be no such. `products` and
-    `objective`: GraphFunction's."""
+    """The region's module as one function, and the tensors that it takes after its operands: the
+    fp32 tensors that autocast rounded to weights. Their gradients are the products' fp32
+    accumulators, not rounded to 16 bits. `inputs` are the operands, in the order of the
+    placeholders. `narrowed`: the inputs that have the 16-bit type of another region's products
+    although their nodes are fp32; None: not allowed. `products` and `objective`: see
+    GraphFunction."""
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     types = [value_of(node.args[PRODUCTS[node.target]]).dtype for node in nodes
@@ -196,7 +197,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     trained = _with_gradients(returned)
     needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())
                 if node in trained and not value.is_table)
-    function.function.phases(needs)  # what cannot be planned is known now
+    function.function.phases(needs)  # raises errors of planning now
     sources = [(place[node], source) for node, source in region.inputs]
     source = next(source for node, source in region.inputs
                   if node is region.whole and source.form == "matrix")
@@ -231,7 +232,7 @@ def _is_rounded(node: fx.Node) -> bool:
 
 
 def results_of(node: fx.Node, count: int) -> list[fx.Node]:
-    """The nodes that are the results of a region with so many."""
+    """The nodes of a region's results; `count` is their number."""
     if count == 1:
         return [node]
     of = {user.args[1]: user for user in node.users if user.target is operator.getitem}
@@ -240,7 +241,7 @@ def results_of(node: fx.Node, count: int) -> list[fx.Node]:
 
 def widen(graph: fx.Graph, narrowed: Mapping[fx.Node, torch.dtype],
           regions: Container[fx.Node]) -> None:
-    """Those of no region read results that were left narrow as the fp32 that they expect."""
+    """Converts narrow results to fp32 for nodes outside regions, which expect fp32."""
     for node in narrowed:
         readers = [user for user in node.users
                    if user not in regions and user.target is not operator.getitem]

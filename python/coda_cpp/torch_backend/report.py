@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the backend did with a model: which regions became operators, what is left to PyTorch, why,
-and what a user can do about it."""
+"""The report on a model: which regions became operators, and which operations are left to PyTorch,
+with the reasons and remedies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from coda_cpp.function import Phases
 from coda_cpp.torch_backend.linears import LinearLayer
 from coda_cpp.torch_backend.replace import Region
 
-# What a call of an operator costs the host, in seconds, with eight tensors and PyTorch's dispatch
-# (bench/peers/host_time_torch.py): a region that gains less is left to PyTorch.
+# Host time in seconds of an operator's call with eight tensors, including PyTorch's dispatch
+# (bench/peers/host_time_torch.py). A region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
 
-# What a user can do, by words of the reason; the first that fits.
+# Remedies, by words in the reason; the first match is used.
 _REMEDIES = (
     ("nothing beside it", "nothing needs to be done: a product alone is as fast in PyTorch; what "
                           "stands in brackets would have to be understood"),
@@ -33,9 +33,9 @@ _NO_REMEDY = ("write it with operations that docs/pytorch.md names under Operati
 
 @dataclasses.dataclass
 class Taken:
-    """A region that became an operator, or that was left since it would gain nothing. `measured`:
-    seconds of a call, forward and backward, ours and the inner compiler's, where they were
-    timed."""
+    """A region that became an operator, or that was left to PyTorch because fusion would gain
+    nothing. `measured`: seconds of a call, forward and backward, of the region and of the inner
+    compiler, if they were timed."""
 
     name: str
     operations: str
@@ -49,7 +49,7 @@ class Taken:
     @property
     def gains(self) -> bool:
         if self._phases.again is not None:
-            return True  # it takes a product more, so that no logits are stored
+            return True  # it costs one more product, so that no logits are stored
         (_, _, ours), (_, _, theirs) = self.costs
         return ours + _CALL_SECONDS * (2 if self.region.needs else 1) < theirs
 
@@ -101,7 +101,7 @@ def _count(number: int, what: str) -> str:
 
 
 def grouped(layers: Iterable[LinearLayer]) -> list[tuple[list[LinearLayer], str]]:
-    """Layers with one reason and one place in the code are told together."""
+    """Groups layers with the same reason and the same place in the code."""
     groups: dict[tuple, list[LinearLayer]] = {}
     for layer in layers:
         groups.setdefault((layer.kind, layer.place, layer.reason), []).append(layer)
@@ -116,18 +116,19 @@ def grouped(layers: Iterable[LinearLayer]) -> list[tuple[list[LinearLayer], str]
 
 @dataclasses.dataclass
 class Report:
-    """What was fused of a graph, and what was not and why. `left`: operations with counts."""
+    """What was fused in a graph, what was not, and why. `left`: operations left to PyTorch, with
+    counts."""
 
     taken: list[Taken] = dataclasses.field(default_factory=list)
     without_gain: list[Taken] = dataclasses.field(default_factory=list)
     layers: list[LinearLayer] = dataclasses.field(default_factory=list)
     left: list[str] = dataclasses.field(default_factory=list)
-    causal: int = 0  # calls of attention that were told that their mask is causal
-    notes: list[str] = dataclasses.field(default_factory=list)  # what else a user should know
+    causal: int = 0  # calls of attention whose mask was replaced by is_causal
+    notes: list[str] = dataclasses.field(default_factory=list)  # further information for the user
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> Report:
-        """Several graphs of one model."""
+        """The combined report of several graphs of one model."""
         made = cls(causal=sum(report.causal for report in reports))
         for field in ("taken", "without_gain", "layers", "left"):
             setattr(made, field, [one for report in reports for one in getattr(report, field)])
@@ -144,7 +145,7 @@ class Report:
 
     @property
     def not_fused(self) -> list[LinearLayer]:
-        """Linear layers that are left to PyTorch for another reason than the cost model's."""
+        """Linear layers that are left to PyTorch, except those that the cost model rejected."""
         return [layer for layer in self.layers
                 if not layer.is_fused and not layer.by_cost_model]
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a region: of what a Graph's values are made, and what a region reads of PyTorch's
-tensors, in which form.
+"""Values of a region, and the ways in which a region reads PyTorch's tensors.
 
-A value that is made of the halves of heads (a rotation) is kept as its halves, and what meets it is
-halved too, so that both members of a pair are computed where a tile holds both.
+A value that consists of halves of heads (a rotation) is represented by its halves, and values that
+are combined with it are split into halves too. So both members of a pair are computed in one tile.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ class Imported:
 
     @property
     def group(self) -> int | None:
-        """Columns of a pair's heads, if it is made of halves."""
+        """The number of columns of a head, if the value consists of halves of heads."""
         return None
 
     @property
     def is_pushed(self) -> bool:
-        """Whether a half of it is made of halves of its operands."""
+        """Whether a half of the value is computed from halves of its operands."""
         return self.group is not None
 
     def half(self, group: int, which: int) -> _core.Value:
@@ -122,20 +121,21 @@ class Computed(Imported):
 
 
 def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """A view that would change nothing is not made: PyTorch traces and compiles each."""
+    """The permuted tensor. An identity permutation creates no view, because PyTorch would trace and
+    compile it."""
     return tensor if list(order) == list(range(tensor.dim())) else tensor.permute(order)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What a region reads of a tensor, and in which form."""
+    """How a region reads a tensor."""
 
     form: str  # "as it is", "turned", "matrix", "index", "table", "positions", "groups"
-    order: tuple[int, ...] = ()  # of the tensor's dimensions, rows first; sizes of 1 are left out
+    order: tuple[int, ...] = ()  # of the tensor's dimensions, rows first, without sizes of 1
     columns: int = 0
-    half: int | None = None  # of a table's columns
-    dtype: torch.dtype | None = None  # to which it is rounded
-    within: tuple[int, int | None] | None = None  # indices: how many there are, which is ignored
+    half: int | None = None  # which half of a table's columns
+    dtype: torch.dtype | None = None  # the type to which it is rounded
+    within: tuple[int, int | None] | None = None  # indices: upper bound, ignored index
 
     def read(self, tensor: torch.Tensor, rows: Any) -> torch.Tensor:
         if self.form == "index":
@@ -153,10 +153,10 @@ class Source:
             return tensor
         if self.form == "turned":
             return tensor.t()
-        if self.form in ("positions", "groups"):  # of the table that the tensor is
+        if self.form in ("positions", "groups"):  # indices into the tensor as a table
             count = tensor.numel() // self.columns
             index = torch.arange(count, dtype=torch.int32, device=tensor.device)
-            if self.form == "positions":  # rows that follow each other read the next
+            if self.form == "positions":  # consecutive rows read consecutive rows of the table
                 return index.repeat(rows // count)
             return index.unsqueeze(1).expand(count, rows // count).reshape(-1)
         matrix = self._matrix(tensor)
@@ -200,8 +200,8 @@ class Rounded(Imported):
 
 
 class Table(Imported):
-    """A tensor that is not differentiated, of which every row of the region reads one, and every
-    head the same: `read(half)` is what of it a row has."""
+    """A tensor that is not differentiated. Each row of the region reads one of its rows, which all
+    heads share. `read(half)` is the part that a row reads."""
 
     def __init__(self, dtype: torch.dtype, read: Any, heads: int, columns: int) -> None:
         super().__init__(dtype)
@@ -221,7 +221,8 @@ class Table(Imported):
 
 
 def has_equal_halves(node: fx.Node) -> bool:
-    """Whether both halves of the last dimension are the same, by what made it."""
+    """Whether the operation that computes the node makes both halves of the last dimension
+    equal."""
     aten = torch.ops.aten
     plain = {aten.cos.default, aten.sin.default, aten.to.dtype, aten._to_copy.default,
              aten.neg.default, aten.unsqueeze.default, aten.alias.default,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what the backend makes of a model is right, for whoever doubts it: verify().
+"""verify() checks that a compiled model computes the right results and gradients.
 
-Rounding makes no two computations equal. So the model is run in float64 too, and what the backend
-makes is held against eager's own error: it is right as long as its error is of the same size.
+Two computations differ by rounding. So the model is also run in float64, and the errors of the
+compiled model are compared with those of eager: they must have the same magnitude.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from coda_cpp.torch_backend.coda import coda
 from coda_cpp.torch_backend.report import Report
 
 _ALLOWED = 3.0  # times eager's error
-_FLOOR = 2e-6  # is allowed in any case: what fp32 sums in another order differ by
-_UNKNOWN = 0.25  # if eager is so far from float64, the two do not compute the same
-_SHOWN = 4  # of the gradients
+_FLOOR = 2e-6  # always allowed: the difference between fp32 sums in different orders
+_UNKNOWN = 0.25  # with this error of eager, eager and float64 do not compute the same
+_SHOWN = 4  # the number of printed gradients
 _GRADIENT = "gradient of"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """Relative errors of a tensor: the backend's, eager's, and what is allowed."""
+    """Relative errors of a tensor: the backend's, eager's, and the allowed error."""
 
     name: str
     ours: float
@@ -46,8 +46,8 @@ class _Row:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What verify() found. `is_good`: every result and gradient is as near to float64's as eager's
-    is. As text: ten lines."""
+    """The result of verify(). `is_good`: every result and gradient is as near to float64 as
+    eager's. str() gives ten lines."""
 
     is_good: bool
     rows: tuple[_Row, ...]
@@ -63,8 +63,8 @@ class Verification:
 
 
 class _State:
-    """Parameters, buffers, inputs, gradients, modes and compiled calls of a model, and the random
-    generators, as they were when it was made."""
+    """A snapshot of parameters, buffers, inputs, gradients, modes and compiled calls of a model,
+    and of the random generators."""
 
     def __init__(self, model: nn.Module, arguments: Any) -> None:
         self._tensors = [*model.parameters(), *model.buffers(), *_tensors(arguments)]
@@ -77,7 +77,7 @@ class _State:
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
     def run_eagerly(self) -> None:
-        """The model, even where model.compile() was called."""
+        """Makes the model run eagerly, even if model.compile() was called."""
         for module in self._modes:
             module._compiled_call_impl = None
 
@@ -102,7 +102,7 @@ def _tensors(arguments: Any) -> list[torch.Tensor]:
 
 
 def _floats(made: Any) -> dict[str, torch.Tensor]:
-    """The floating-point tensors of a result: its loss alone if it has one."""
+    """The floating-point tensors of a result: only its loss if it has one."""
     loss = made.get("loss") if isinstance(made, Mapping) else getattr(made, "loss", None)
     if isinstance(loss, torch.Tensor):
         return {"loss": loss}
@@ -116,8 +116,8 @@ def _floats(made: Any) -> dict[str, torch.Tensor]:
 
 def _outcome(called: Callable, trained: Mapping[str, torch.Tensor], arguments: Sequence[Any],
              named: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Results and gradients, in the types that they come in. The gradients are those of the sum of
-    the results times random weights, so that they tell of all values."""
+    """Results and gradients, in their own types. The gradients are those of the sum of the results
+    times random weights, so they depend on all values."""
     found = _floats(called(*arguments, **named))
     generator = torch.Generator().manual_seed(0)
     total: Any = 0
@@ -141,8 +141,8 @@ def _trained(model: nn.Module, arguments: Any) -> dict[str, torch.Tensor]:
 
 
 def _error(found: torch.Tensor, exact: torch.Tensor, scale: float) -> float:
-    """Norm of the difference, relative to the exact tensor's norm, or to `scale` where that is
-    larger: a gradient that is zero but for rounding has no relative error."""
+    """Norm of the difference, relative to the larger of the exact tensor's norm and `scale`,
+    because a gradient that is zero except for rounding has no relative error."""
     difference = (found.double() - exact.double()).norm()
     return float(difference / max(float(exact.double().norm()), scale, 1e-300))
 
@@ -167,7 +167,7 @@ def _in_float64() -> Iterator[None]:
 
 
 class _Wide(torch.overrides.TorchFunctionMode):
-    """x.float(), x.to(torch.bfloat16) and dtype=torch.float32 are in float64."""
+    """Makes x.float(), x.to(torch.bfloat16) and dtype=torch.float32 use float64."""
 
     _NARROW = {torch.float32, torch.bfloat16, torch.float16}
     _METHODS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
@@ -183,7 +183,7 @@ class _Wide(torch.overrides.TorchFunctionMode):
 
 
 def _precision(tensors: Sequence[torch.Tensor]) -> float:
-    """The unit of the last place of what the model computes in."""
+    """The unit in the last place of the type in which the model computes."""
     types = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
@@ -195,16 +195,16 @@ def verify(model: nn.Module, *arguments: Any, options: Mapping[str, Any] | None 
            **named: Any) -> Verification:
     """Runs the model, called with these arguments, eagerly in float64, eagerly, and compiled with
     backend="coda" and these options, from the same state, with gradients of its loss (its result's
-    `loss`, else all of its results). Returns what was found: print it. It is true where every
-    result and gradient is as near to float64's as eager's.
+    `loss`, else all of its results). Print the returned Verification. It is true if every result
+    and gradient is as near to float64 as eager's.
 
     Works under torch.autocast and torch.no_grad(). Parameters, buffers, gradients, inputs, modes
-    and random generators are afterwards as they were; an optimizer is not touched; models that are
-    compiled compile anew at their next call. It takes the memory of a copy of the model in float64.
-    Raises Error for what is no module, or returns no floating-point tensor.
+    and random generators are restored; optimizers are not touched; compiled models compile again at
+    their next call. verify() needs memory for a float64 copy of the model. Raises Error if `model`
+    is not a module, or returns no floating-point tensor.
 
-    Unless `options` say otherwise the cost model is off, so that all is fused that can be, and
-    nothing compiles the rest, so that random numbers are eager's."""
+    By default the cost model is off, so that everything possible is fused, and the rest is not
+    compiled, so that random numbers equal eager's; `options` can change both."""
     if not isinstance(model, nn.Module):
         raise Error(f"verify: it takes a module, and this is a {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)
@@ -243,7 +243,7 @@ def _judged(exact: Mapping[str, torch.Tensor], eager: Mapping[str, torch.Tensor]
                    if name.startswith(_GRADIENT)), default=0.0)
     rows = []
     for name, tensor in exact.items():
-        # Of a gradient that is small beside the others only as much counts as can be seen there.
+        # The error of a gradient that is much smaller than the others is relative to the others.
         scale = largest * precision if name.startswith(_GRADIENT) else 0.0
         own = _error(eager[name], tensor, scale)
         rows.append(_Row(name, _error(ours[name], tensor, scale) if name in ours else float("nan"),
