@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single flat argument of an emitted kernel: descriptors, addresses, numbers. The host packs it
-// from three lists (src/gpu/codegen/kernel_launch.h), so that a launch needs one copy.
+// The single argument of an emitted kernel: descriptors, addresses, numbers. The host packs it from
+// three lists (src/gpu/codegen/kernel_launch.h), so that a launch copies one block.
 #pragma once
 
 #include "device/types.cuh"

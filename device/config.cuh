@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What distinguishes one GEMM kernel from another, as a value: the mainloop, the host that encodes
-// descriptors and launches, and the tests all read this one struct, so that they cannot disagree.
+// The configuration of a GEMM kernel as a value. The mainloop, the host code that encodes
+// descriptors and launches, and the tests all read this struct, so that they cannot disagree.
 // Invariant: a kernel is compiled only for a configuration for which `is_valid` is true.
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace coda::device {
 
-// How the operands lie in memory: TN is A[M, K] · B[N, K]ᵀ, NN is A[M, K] · B[K, N], NT is
-// A[K, M]ᵀ · B[K, N] and TT is A[K, M]ᵀ · B[N, K]ᵀ.
+// The storage of the operands: TN is A[M, K] · B[N, K]ᵀ, NN is A[M, K] · B[K, N], NT is A[K, M]ᵀ ·
+// B[K, N] and TT is A[K, M]ᵀ · B[N, K]ᵀ.
 enum class OperandLayout { tn, nn, nt, tt };
 
-// The dimension along which an operand is contiguous: K, or its outer one (M or N).
+// The dimension along which an operand is contiguous: K, or its outer dimension (M or N).
 enum class Major { k, outer };
 
-// Ping-pong: each consumer warpgroup owns whole tiles, and one's epilogue runs under the other's
-// mainloop. Cooperative: both share a tile, so it can be larger for the same registers.
+// Ping-pong: each consumer warpgroup has its own tiles, and its epilogue runs during the other's
+// mainloop. Cooperative: both share a tile, which can be larger for the same registers.
 enum class Schedule { ping_pong, cooperative };
 
 inline constexpr u32 kWarpSize = 32;
@@ -24,22 +24,22 @@ inline constexpr u32 kWarpgroupSize = 128;
 inline constexpr u32 kConsumerWarpgroups = 2;
 inline constexpr u32 kThreads = kWarpgroupSize * (1 + kConsumerWarpgroups);
 
-// A stage is one swizzle row of 128 bytes deep along K, and an epilogue's sub-tile one such row of
-// 16-bit elements wide. An instruction takes 32 bytes along K. kBlockK and kWgmmaK count elements
-// of 16 bits; of 8 bits there are twice as many in the same bytes, which is all that is different
-// for the mainloop.
+// A stage is one swizzle row of 128 bytes deep along K, and a sub-tile of an epilogue is one such
+// row of 16-bit elements wide. An instruction takes 32 bytes along K. kBlockK and kWgmmaK count
+// 16-bit elements; there are twice as many 8-bit elements in the same bytes, which is the only
+// difference for the mainloop.
 inline constexpr u32 kBlockK = 64;
 inline constexpr u32 kSwizzleBytes = 128;
 inline constexpr u32 kElementBytes = 2;
 inline constexpr u32 kWgmmaM = 64;
 inline constexpr u32 kWgmmaK = 16;
 
-// What tensor cores multiply; those of 8 bits only where both operands are contiguous along K.
+// The types that tensor cores multiply; 8-bit types only if both operands are contiguous along K.
 constexpr bool is_operand(Element element) {
   return is_16_bits(element) || element == Element::e4m3 || element == Element::e5m2;
 }
 
-// What one instruction multiplies: 16 bits by the same type, 8 bits by any type of 8 bits.
+// The pairs of types of one instruction: equal 16-bit types, or any two 8-bit types.
 constexpr bool are_operands(Element a, Element b) {
   return is_operand(a) && is_operand(b) && (a == b || bytes_of(a) + bytes_of(b) == 2);
 }
@@ -53,10 +53,10 @@ struct GemmConfig {
   Schedule schedule = Schedule::ping_pong;
   OperandLayout layout = OperandLayout::tn;
   Element element = Element::bf16;    // of A
-  Element element_b = Element::bf16;  // as wide
-  // Each block of K is summed by itself and added to the accumulators in fp32: tensor cores keep
-  // about 14 bits of a sum of 8-bit products. Only cooperative tiles: while one warpgroup adds, the
-  // tensor cores work for the other (ping-pong ones took 1.35 times as long).
+  Element element_b = Element::bf16;  // of the same width as `element`
+  // Adds the sum of each K block to the accumulators in fp32, because tensor cores keep only about
+  // 14 bits of a sum of 8-bit products. Only for cooperative tiles: while one warpgroup adds, the
+  // tensor cores work for the other. (Ping-pong tiles took 1.35 times as long.)
   bool promotes = false;
   // With scales, the fp32 addition also multiplies each block's sum by the scales of its rows and
   // columns (device/sm90/operand_scales.cuh).
@@ -85,13 +85,13 @@ struct GemmConfig {
   constexpr u32 stage_bytes_b() const { return tile_n * kSwizzleBytes; }
   constexpr u32 stage_bytes() const { return stage_bytes_a() + stage_bytes_b(); }
 
-  // Registers of a thread.
+  // Per thread.
   constexpr u32 accumulators() const { return (blocks_m() + (promotes ? 1 : 0)) * tile_n / 2; }
 };
 
-// The part of a stage that one TMA instruction loads: `k` by `outer` elements, whichever of the two
-// is contiguous being one swizzle row wide. In a cluster the CTAs that need the same operand tile
-// each load an equal slice of it and multicast it to the others.
+// The part of a stage that one TMA instruction loads: `k` by `outer` elements, one swizzle row wide
+// along the contiguous dimension. In a cluster, the CTAs that need the same operand tile each load
+// an equal slice and multicast it to the others.
 struct OperandBox {
   u32 outer = 0;
   u32 k = 0;
@@ -102,8 +102,8 @@ constexpr OperandBox operand_box(Major major, u32 tile_outer, u32 slices, u32 bl
                            : OperandBox{.outer = kBlockK, .k = kBlockK / slices};
 }
 
-// An A tile is shared along a cluster's N, a B tile along its M (box_b: device/layout/space.cuh,
-// because a B tile may consist of parts).
+// An A tile is shared along the cluster's N, a B tile along its M. (box_b is in
+// device/layout/space.cuh, because a B tile may consist of parts.)
 constexpr OperandBox box_a(const GemmConfig& config) {
   return operand_box(config.major_a(), config.tile_m, config.cluster_n, config.block_k());
 }

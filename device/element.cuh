@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of a stored tensor, whatever its type: what kernels use that no bandwidth depends on.
-// Invariant: arithmetic is fp32; a value is rounded once, at its store, to nearest even.
+// Loads and stores of a single element of any type, for code that does not limit bandwidth.
+// Invariant: arithmetic is fp32; a value is rounded only when it is stored, to nearest even.
 #pragma once
 
 #include "device/types.cuh"
 
 namespace coda::device {
 
-// Numbers of 8 bits, and the nearest: saturates, as coda/float8.h and coda/dtype.h say. A GPU
-// converts pairs of floats, by way of fp16, which holds every number of both types. The first of
+// Conversions of 8-bit floats; they round to nearest and saturate as coda/float8.h and coda/dtype.h
+// say. A GPU converts pairs, through fp16, which represents all numbers of both types. The first of
 // two codes is in the low byte.
 template <Element kStored>
 __device__ __forceinline__ void from_two_eight_bits(u16 bits, float& first, float& second) {

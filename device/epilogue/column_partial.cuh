@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reduction along the 64 rows of a sub-tile, one result for each of its 64 base columns. A thread
-// folds its two rows, eight lanes exchange halves of what they hold until each has one column of a
-// fragment, and the four warps meet in shared memory. So a running value costs one register a
-// fragment, and 18 instructions and 4 shuffles for 8 elements. Invariant: the order is fixed by
-// rows and columns alone, never by the tile.
+// A reduction along the 64 rows of a sub-tile, with one result for each of its 64 base columns. A
+// thread folds its two rows; eight lanes exchange halves until each has one column of a fragment;
+// the four warps combine in shared memory. So a running value takes one register per fragment, and
+// 18 instructions and 4 shuffles per 8 elements.
+// Invariant: the order depends only on rows and columns, never on the tile.
 //
-// A space whose shape says how many `column_partials` it has keeps a ColumnReduction for each in
-// its SubTile and adds every fragment to it. At the end of the sub-tile each is staged at its own
-// place of the scratch (kColumnScratchBytes apart), the warpgroup synchronises once for all of
-// them, and store_column_partial writes each.
+// A space with `column_partials` keeps a ColumnReduction for each in its SubTile and adds every
+// fragment to it. At the end of the sub-tile each one is staged at its own offset in the scratch
+// (kColumnScratchBytes apart), the warpgroup synchronises once, and store_column_partial writes
+// each result.
 #pragma once
 
 #include "device/layout/column_lanes.cuh"
@@ -26,8 +26,8 @@ struct ColumnReduction {
   static_assert(lanes_of(kKind) == 1, "only folds are made along columns");
   float fragment[kFragments];
 
-  // Pair q of the values: row q % 2, columns 2 * (q / 2) and the next of the thread's four. Rows
-  // outside the space do not count.
+  // Pair q of the values is in row q % 2 and in columns 2 * (q / 2) and the next, of the thread's
+  // four columns. Rows outside the space are ignored.
   template <u32 kFragment>
   __device__ __forceinline__ void add(const Elements<2> (&values)[4], const FragmentPosition& at) {
     const bool first = at.row < at.rows;
@@ -60,7 +60,7 @@ struct ColumnReduction {
   }
 
  private:
-  // Two lanes hold two values each and end with one: the upper lane the second.
+  // Two lanes with two values each end with one value each; the upper lane has the second one.
   template <u32 kStep>
   __device__ __forceinline__ static float halve(float first, float second,
                                                 const FragmentPosition& at) {
@@ -71,8 +71,9 @@ struct ColumnReduction {
   }
 };
 
-// The first 64 threads: warps in order. `at` is the sub-tile's first fragment; `stride`: elements
-// between rows of the partial; `place(column)`: where a base column stands in it.
+// Runs in the first 64 threads and combines warps in order. `at` is the sub-tile's first fragment;
+// `stride`: elements between rows of the partial; `place(column)`: the index of a base column in
+// the partial.
 template <Reduction kKind, class Place>
 __device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, SharedAddress scratch,
                                                      const FragmentPosition& at, Place place) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fragment's values in 8 bits, written to a byte plane along rows and along columns, or read from
-// one along rows: what products of 8-bit operands read in both orders leaves the tile that makes
-// it, by the copy engine, in whole sectors of memory. (Threads that stored 16 bytes here and there
-// themselves took four times as long: memory is read where a sector is written in part.) A thread
-// has eight bytes of a fragment, scattered over two rows and four columns. Threads exchange them
-// until each has eight neighbours: the four of a quad, which hold the 16 columns of a row, in two
-// exchanges; the eight of neighbouring rows, which hold the same columns, in three. Invariant:
-// every thread of a warp reaches each function, whatever of the tile exists.
+// Writes a fragment's values as 8-bit floats to a byte plane (along rows, along columns, or both),
+// and reads them from a plane along rows. GEMMs with 8-bit operands read values in both orders. TMA
+// then writes the planes in whole memory sectors. (Direct stores of 16 bytes by threads took four
+// times as long, because a partly written sector must be read first.)
+// A thread has eight bytes of a fragment, in two rows and four columns. Threads exchange bytes
+// until each has eight neighbours: within a quad, which holds the 16 columns of a row, in two
+// exchanges; among eight neighbouring rows, which hold the same columns, in three.
+// Invariant: all threads of a warp call each function, even outside the tensor.
 #pragma once
 
 #include "device/layout/fragment.cuh"
@@ -17,8 +17,8 @@
 
 namespace coda::device {
 
-// A thread's eight bytes as two words, one for each of its rows (8 apart): the left pair of
-// columns, then the right one, 8 further. Pairs come in their order.
+// A thread's eight bytes as two words, one for each row (8 apart): the left pair of columns, then
+// the right pair, 8 columns further. Pairs must be added in order.
 template <Element kStored>
 __device__ __forceinline__ void put_bytes(u32 (&words)[4], u32 pair, const Elements<2>& x) {
   static_assert(bytes_of(kStored) == 1);
@@ -26,29 +26,29 @@ __device__ __forceinline__ void put_bytes(u32 (&words)[4], u32 pair, const Eleme
   words[pair % 2] = pair / 2 == 0 ? two : words[pair % 2] | two << 16;
 }
 
-// Two threads, whose lanes differ by `mask`, have two words each. The first of them goes on with
-// both threads' first words, the other with both threads' second ones.
+// Two threads, whose lanes differ by `mask`, have two words each. The first thread ends with both
+// first words, the other with both second words.
 __device__ __forceinline__ void exchange_words(u32& a, u32& b, u32 mask, bool is_first) {
   const u32 taken = exchange(is_first ? b : a, mask);
   a = is_first ? a : taken;
   b = is_first ? taken : b;
 }
 
-// The same within each word: low halves for the first thread, high ones for the other.
+// The same within each word: the first thread gets the low halves, the other the high halves.
 __device__ __forceinline__ void exchange_halves(u32& a, u32& b, u32 mask, bool is_first) {
   const u32 taken = exchange(__byte_perm(a, b, is_first ? 0x7632 : 0x5410), mask);
   a = __byte_perm(a, taken, is_first ? 0x5410 : 0x3254);
   b = __byte_perm(b, taken, is_first ? 0x7610 : 0x3276);
 }
 
-// The same within each half: even bytes for the first thread, odd ones for the other.
+// The same within each half: the first thread gets the even bytes, the other the odd bytes.
 __device__ __forceinline__ void exchange_bytes(u32& a, u32& b, u32 mask, bool is_first) {
   const u32 taken = exchange(__byte_perm(a, b, is_first ? 0x7531 : 0x6420), mask);
   a = __byte_perm(a, taken, is_first ? 0x5240 : 0x3514);
   b = __byte_perm(b, taken, is_first ? 0x7260 : 0x3716);
 }
 
-// Eight neighbouring columns of a row, in a half of a plane.
+// Writes eight neighbouring columns of a row to half a plane.
 __device__ __forceinline__ void stage_byte_rows(SharedAddress half, const u32 (&bytes)[4],
                                                 u32 thread, u32 fragment) {
   const u32 lane = thread % 4;
@@ -58,7 +58,7 @@ __device__ __forceinline__ void stage_byte_rows(SharedAddress half, const u32 (&
   store_shared(half + byte_row_offset(thread, fragment), word);
 }
 
-// And back: a thread's words as put_bytes has them.
+// The inverse: reads a thread's words in the order of put_bytes.
 __device__ __forceinline__ void load_byte_rows(u32 (&bytes)[4], SharedAddress half, u32 thread,
                                                u32 fragment) {
   const u32 lane = thread % 4;
@@ -78,7 +78,7 @@ __device__ __forceinline__ Elements<2> pair_of_bytes(const u32 (&bytes)[4], u32 
   return x;
 }
 
-// Eight neighbouring rows of a column, in another.
+// Writes eight neighbouring rows of a column to half a plane.
 __device__ __forceinline__ void stage_byte_columns(SharedAddress half, const u32 (&bytes)[4],
                                                    u32 thread, u32 fragment) {
   const u32 group = thread % kWarpSize / 4;
@@ -89,18 +89,18 @@ __device__ __forceinline__ void stage_byte_columns(SharedAddress half, const u32
   store_shared(half + byte_column_offset(thread, fragment), word);
 }
 
-// ---- The largest magnitude of a tile's values, raised in memory. Magnitudes are ordered as their
-// bits are; what is no number lies above them all.
+// ---- The largest magnitude of a tile, raised in memory. Magnitudes have the same order as their
+// bits; NaN is above all numbers.
 
-// One pair more of a row, of which the first `valid` exist.
+// Adds a pair of a row, whose first `valid` elements exist.
 __device__ __forceinline__ void add_pair_magnitudes(float& largest, const Elements<2>& x,
                                                     u32 valid) {
 #pragma unroll
   for (u32 i = 0; i < 2; ++i) largest = valid > i ? maximum(largest, fabsf(x.value[i])) : largest;
 }
 
-// Of a thread's two rows of a sub-tile at `at`. `known`: what memory has had; a warp that has
-// nothing larger, as nearly all have, leaves it alone.
+// For a thread's two rows of the sub-tile at `at`. `known`: an earlier value in memory. A warp
+// without a larger value, which is the usual case, does not access memory.
 __device__ __forceinline__ void raise_magnitude(u64 scalar, const float (&largest)[2], u32 known,
                                                 const FragmentPosition& at) {
   const u32 own = larger(at.row < at.rows ? float_word(largest[0]) : 0,

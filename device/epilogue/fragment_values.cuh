@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an epilogue does with a fragment besides arithmetic: pairs of its elements and per-column
-// vectors. A thread's fragment is four pairs of neighbouring columns: pair q is in row q % 2 of its
-// two rows (8 apart), and of its columns the left (q / 2 = 0) or the right two (8 further).
-// Invariant: every index into registers is known when the kernel is compiled.
+// The data of a fragment in an epilogue: pairs of its elements, and per-column vectors. A thread's
+// fragment is four pairs of neighbouring columns: pair q is in row q % 2 of its two rows (8 apart),
+// in the left two (q / 2 = 0) or right two (8 further) of its columns.
+// Invariant: every register index is a compile-time constant.
 #pragma once
 
 #include "device/epilogue/sub_tile_adds.cuh"
@@ -40,18 +40,17 @@ __device__ __forceinline__ FragmentPosition after_turn(FragmentPosition at, u32 
   return at;
 }
 
-// A thread's 16 values of a per-column vector in one sub-tile, loaded before they are needed and
-// kept as they lie in memory.
+// A thread's 16 values of a per-column vector in one sub-tile, loaded ahead and kept in their
+// storage type.
 template <Element kStored>
 struct ColumnValues {
   static constexpr bool kIsPacked = is_16_bits(kStored);
   u32 packed[kIsPacked ? kFragments : 1][2];
   Elements<2> wide[kIsPacked ? 1 : kFragments][2];
 
-  // `at` is the sub-tile's first fragment; `place(column)` where a base column stands in the
-  // vector, neighbours for an even column and the next. A sub-tile that is wholly inside, columns
-  // that are neighbours in the vector too, and a vector whose pairs are aligned, which is nearly
-  // all of them, take plain loads at constant distances from the first.
+  // `at` is the sub-tile's first fragment. `place(column)` is the index of a base column in the
+  // vector; an even column and the next must be adjacent. The usual case uses unconditional loads
+  // at constant distances: a sub-tile entirely inside, with adjacent columns and aligned pairs.
   template <class Place>
   __device__ __forceinline__ void load(u64 vector, const FragmentPosition& at, Place place) {
     constexpr u32 kBytes = kIsPacked ? 2 : 4;
@@ -59,7 +58,7 @@ struct ColumnValues {
     const u64 first = vector + place(at.column) * static_cast<u64>(kBytes);
     if (whole && place(at.column + kSpan) - place(at.column) == kSpan &&
         first % (2 * kBytes) == 0) {
-      // With fp32 vectors, which take more registers, that spilled beside other direct loads.
+      // For fp32 vectors, which take more registers, this spilled next to other direct loads.
       if constexpr (kIsPacked) {
         load_pairs<true>(first, at, [&](u32 column) { return column - at.column; });
       } else {
@@ -78,7 +77,7 @@ struct ColumnValues {
   }
 
  private:
-  static constexpr u32 kSpan = (kFragments - 1) * kFragmentColumns + 8;  // of a thread's pairs
+  static constexpr u32 kSpan = (kFragments - 1) * kFragmentColumns + 8;  // span of a thread's pairs
 
   template <bool kWhole, class Place>
   __device__ __forceinline__ void load_pairs(u64 vector, const FragmentPosition& at, Place place) {
@@ -98,7 +97,7 @@ struct ColumnValues {
   }
 };
 
-// Two elements that may be apart, as one value; `valid` as in load_pair.
+// Two elements that need not be adjacent, as one value; `valid` as in load_pair.
 template <Element kStored>
 __device__ __forceinline__ Elements<2> load_two(u64 tensor, u64 first, u64 second, u32 valid) {
   return {{valid >= 1 ? load_element<kStored>(tensor, first) : 0.0f,

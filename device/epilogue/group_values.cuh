@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over groups of columns (heads) in a product's epilogue, their largest magnitudes, and what
-// is made of them. A quad of threads holds a row's columns, two neighbours of each eight in a
-// thread; so a group is summed by its threads, eight by eight, and then over the quad. This is a
-// walk over accumulators ahead of the sub-tiles that read the sum: of one sub-tile, or of the few
-// that hold a wide group. Invariant: the order of a sum is fixed by its columns alone, never by the
-// tile. Groups are whole: the space's columns are a multiple of them, so a group lies wholly inside
-// or wholly outside.
+// Sums and largest magnitudes over groups of columns (heads) in a GEMM's epilogue, and values
+// computed from them. A quad of threads holds a row's columns, two of each eight per thread. A
+// thread adds up its columns of a group, then the quad adds its threads. This happens in a walk
+// over the accumulators before the sub-tiles that read the sum: over one sub-tile, or over the few
+// that hold a wide group.
+// Invariant: the order of a sum depends only on its columns, never on the tile. The columns of the
+// space are a multiple of the group, so a group is entirely inside or outside.
 #pragma once
 
 #include "device/layout/space.cuh"
@@ -15,17 +15,17 @@
 
 namespace coda::device {
 
-inline constexpr u32 kEight = 8;  // columns of which a thread has two
+inline constexpr u32 kEight = 8;  // columns, of which a thread has two
 
-// One value for each group of kGroup base columns, of kSpan that are walked together, in a thread's
-// two rows. There is one for each eight columns, so that it is found without a division: those of
-// one group are one register. A group of 2 or 4 is a part of eight, another one in other threads.
+// One value for each group of kGroup base columns, over a span of kSpan columns, in a thread's two
+// rows. It is indexed by eights of columns, which avoids a division; equal entries share one
+// register. A group of 2 or 4 columns is part of an eight, and other threads have the other parts.
 template <u32 kGroup, u32 kSpan>
 struct GroupValues {
   static_assert(kSpan % kSubTileColumns == 0 && kSpan % kGroup == 0);
   static_assert(kGroup % kEight == 0 || kGroup == 2 || kGroup == 4);
   static constexpr u32 kEights = kSpan / kEight;
-  static constexpr u32 kStep = larger(1, kGroup / kEight);  // eights of a group
+  static constexpr u32 kStep = larger(1, kGroup / kEight);  // eights per group
   float value[kEights][2] = {};
 
   // function(first eight of the group, which of the two rows)
@@ -42,7 +42,7 @@ struct GroupValues {
     }
   }
 
-  // The walk adds pair `pair` of fragment kFragment of the span; then the quad's sums are made.
+  // Adds pair `pair` of fragment kFragment of the span, then sums over the quad.
   template <u32 kFragment, class Pair>
   __device__ __forceinline__ void add(u32 pair, const Pair& x) {
     float& sum = value[eight_of(kFragment, pair) / kStep * kStep][pair % 2];
@@ -52,7 +52,7 @@ struct GroupValues {
   __device__ __forceinline__ void finish() {
     over_quads([](float a, float b) { return a + b; });
   }
-  // The same of largest magnitudes, which begin at 0 too.
+  // The same for largest magnitudes, which also start at 0.
   template <u32 kFragment, class Pair>
   __device__ __forceinline__ void raise(u32 pair, const Pair& x) {
     float& largest = value[eight_of(kFragment, pair) / kStep * kStep][pair % 2];
@@ -63,8 +63,8 @@ struct GroupValues {
     over_quads([](float a, float b) { return maximum(a, b); });
   }
 
-  // What pair `pair` of fragment kFragment reads; of a sub-tile behind the span's first after a
-  // step.
+  // The value for pair `pair` of fragment kFragment. For later sub-tiles of the span call step()
+  // first.
   template <u32 kFragment>
   __device__ __forceinline__ Elements<2> at(u32 pair) const {
     const float x = value[eight_of(kFragment, pair)][pair % 2];
@@ -79,10 +79,10 @@ struct GroupValues {
     }
   }
 
-  // One thread of a group stores it: at place(row, first column of the group).
+  // One thread per group stores the value at place(row, first column of the group).
   template <Element kStored, class Place>
   __device__ __forceinline__ void store(u64 tensor, const FragmentPosition& at, Place place) const {
-    // What is stored over is loaded by the whole quad.
+    // The whole quad loads the values that are overwritten.
     synchronize_warp();
     if (at.thread % 4 * 2 % kGroup != 0) return;
 #pragma unroll
@@ -114,7 +114,7 @@ struct GroupValues {
   }
 };
 
-// Of a space without groups.
+// For a space without groups.
 struct NoGroups {};
 template <class Space>
 __device__ __forceinline__ auto groups_of() {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sub-tile's values added to fp32 in memory, at the memory: a gradient that accumulates is
-// neither loaded nor staged, and nothing waits for it. A sub-tile that is wholly inside, which is
-// nearly every one, is one reduction of four elements after another at constant distances, 64 bytes
-// of each of eight rows by a warp. By two elements, as threads have them, one SM takes 7500 cycles
-// for 128 KB, by four 4800 (4500 with 128 bytes of four rows, 5400 by the copy engine's reduction:
-// lab/notebook/hopper.md, "What adds cost").
-// Invariant: each element is added to once, so the result is the same in any order.
+// Adds a sub-tile's values to fp32 numbers in memory with reduction instructions: an accumulated
+// gradient is neither loaded nor staged, and nothing waits for it. A sub-tile entirely inside uses
+// reductions of four elements at constant distances; a warp covers 64 bytes of eight rows. For 128
+// KB one SM takes 4800 cycles; 7500 with reductions of two elements (which threads already have),
+// 4500 with 128 bytes of four rows, 5400 with TMA's reduction (lab/notebook/hopper.md, "What adds
+// cost").
+// Invariant: each element is added to once, so the order does not affect the result.
 #pragma once
 
 #include "device/epilogue/sub_tile_rows.cuh"
@@ -16,8 +16,8 @@
 
 namespace coda::device {
 
-// One row of a fragment: of its left and right pair the thread keeps one, and gives the other for
-// the two values beside it (column_of_four). `address` is that of the thread's four.
+// One row of a fragment. The thread keeps its left or right pair and exchanges the other for the
+// neighbouring two values (column_of_four). `address`: of the thread's four values.
 __device__ __forceinline__ void add_row_of_fragment(u64 address, const Elements<2>& left,
                                                     const Elements<2>& right, u32 thread) {
   const bool keeps_left = thread % 2 == 0;
@@ -32,8 +32,9 @@ __device__ __forceinline__ void add_row_of_fragment(u64 address, const Elements<
   add_four_floats(address, four);
 }
 
-// Plane `plane` has its first pair at element `first(plane)` of a row, the others as far from it as
-// in the sub-tile. `at` is the sub-tile's first fragment; `stride`: elements between rows.
+// `first(plane)`: the element of plane `plane`'s first pair in a row; the other pairs have the same
+// distances as in the sub-tile. `at`: the sub-tile's first fragment; `stride`: elements between
+// rows.
 template <u32 kPlanes, class Pair, class First>
 __device__ __forceinline__ void add_sub_tile(u64 tensor, u32 stride,
                                              const SubTileOf<Pair> (&x)[kPlanes],
@@ -47,7 +48,7 @@ __device__ __forceinline__ void add_sub_tile(u64 tensor, u32 stride,
     const u32 four =
         column_of_four(at.thread) - fragment_column(at.thread, 0);  // from the first pair
     const u64 address = tensor + (top + four) * 4;
-    // All lanes together, since they exchange values.
+    // All lanes must agree, because they exchange values.
     if (__all_sync(~0u, is_whole && address % 16 == 0 && stride % 4 == 0)) {
       const u64 addresses[2] = {address, address + 32 * static_cast<u64>(stride)};
 #pragma unroll

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a sub-tile's rows at its end: partial reductions of their 64 columns, and
-// selected columns. A thread has 16 columns of two rows, the four lanes of a quad all 64. Whatever
-// reads the values twice (a log-sum-exp: largest, then exponentials) or looks for one of them waits
-// until all are made: they take the registers of the accumulators that they were made of.
-// Invariant: a reduction's order depends on the sub-tile alone, never on the tile.
+// Row effects at the end of a sub-tile: partial reductions of its 64 columns, and selected columns.
+// A thread has 16 columns of two rows, the four lanes of a quad have all 64. Effects that read
+// values twice (a log-sum-exp: maximum, then exponentials) or search for one run when all values
+// are known. The values then occupy the registers of their accumulators.
+// Invariant: the order of a reduction depends only on the sub-tile, never on the tile.
 #pragma once
 
 #include "device/layout/space.cuh"
@@ -15,12 +15,12 @@ namespace coda::device {
 inline constexpr u32 kPairs = kFragmentElements / 2;
 
 // A thread's values of one plane: pair q of a fragment is in row q % 2 of its two rows (8 apart),
-// and of its columns the left (q / 2 = 0) or the right two (8 further).
+// in the left two (q / 2 = 0) or right two (8 further) of its columns.
 template <class Pair>
 using SubTileOf = Pair[kFragments][kPairs];
 using SubTileValues = SubTileOf<Elements<2>>;
 
-// One pair more of a row's fold.
+// Adds one pair to the fold of a row.
 template <Reduction kKind, class Pair>
 __device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Pair& x, u32 valid) {
   float& folded = to.field[0];
@@ -32,7 +32,7 @@ __device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Pair& x, u3
   }
 }
 
-// Over a quad, the same bits in its lanes: what two lanes exchange is added in either order.
+// The sum over a quad. Its lanes get the same bits, because addition is commutative.
 __device__ __forceinline__ float quad_sum(float x) {
   x += exchange(x, 1);
   return x + exchange(x, 2);
@@ -42,7 +42,7 @@ __device__ __forceinline__ float quad_maximum(float x) {
   return maximum(x, exchange(x, 2));
 }
 
-// Two rows' values, of which each lane goes on with one: even lanes with the first row.
+// Each lane keeps one of two rows' values: even lanes the first row.
 __device__ __forceinline__ float own_row(const float (&rows)[2], u32 thread) {
   return thread % 2 == 0 ? rows[0] : rows[1];
 }
@@ -50,23 +50,24 @@ __device__ __forceinline__ float other_row(const float (&rows)[2], u32 thread) {
   return thread % 2 == 0 ? rows[1] : rows[0];
 }
 
-// A quad's fold of its lane's own row.
+// The fold over a quad for the lane's own row.
 template <Reduction kKind>
 __device__ __forceinline__ float quad_of_own_row(const float (&rows)[2], u32 thread) {
   const float pair = fold<kKind>(own_row(rows, thread), exchange(other_row(rows, thread), 1));
   return fold<kKind>(pair, exchange(pair, 2));
 }
 
-// One lane a row writes the partial of the sub-tile's columns: its own row's lanes of the partial.
-// `at` is the sub-tile's first fragment; `stride`: elements between rows of the partial.
+// One lane per row writes the row's partial for the sub-tile's columns. `at` is the sub-tile's
+// first fragment; `stride`: elements between rows of the partial.
 template <u32 kLanes>
 __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
                                                   const float (&own)[kLanes],
                                                   const FragmentPosition& at) {
   const u32 row = at.row + 8 * (at.thread % 2);
-  const u64 lane_elements = wide_product(at.rows, stride);  // not again for each lane's row
+  const u64 lane_elements =
+      wide_product(at.rows, stride);  // computed once for all lanes of the partial
   const u64 first = static_cast<u64>(row) * stride + at.partial_column();
-  // The lane's own columns may lie outside where the partial's first ones do not.
+  // A lane's own columns may be outside although the partial's first column is inside.
   const bool is_outside = at.partial_column() * kSubTileColumns >= at.columns;
   if (at.thread % 4 >= 2 || row >= at.rows || is_outside) return;
 #pragma unroll
@@ -75,7 +76,7 @@ __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
   }
 }
 
-// Of folds, which were made pair by pair.
+// For folds that were accumulated pair by pair.
 template <Reduction kKind>
 __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
                                                   const Reduced<kKind> (&rows)[2],
@@ -85,8 +86,8 @@ __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
   write_row_partial(partial, stride, own, at);
 }
 
-// A thread's columns of a sub-tile's row, from `start`: function(value so far, element), for those
-// that are inside. `columns`: ~0u as a literal means that none is outside.
+// Folds a thread's columns of a row, from `start`, with function(value so far, element), over the
+// columns inside. A literal ~0u for `columns` means that all are inside.
 template <u32 kPlanes, class Pair, class Function>
 __device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u32 row,
                                           const FragmentPosition& at, u32 columns, float start,
@@ -106,7 +107,7 @@ __device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u
   return start;
 }
 
-// The largest of each of a quad's two rows, of those of its columns that are inside.
+// The maximum of each of a quad's two rows, over the columns inside.
 template <u32 kPlanes, class Pair>
 __device__ __forceinline__ void find_largest(float (&largest)[2],
                                              const SubTileOf<Pair> (&x)[kPlanes],
@@ -118,7 +119,7 @@ __device__ __forceinline__ void find_largest(float (&largest)[2],
   }
 }
 
-// The same of values that have 16 bits: two at a time, and then both rows at a time.
+// The same for 16-bit values: two at a time, then both rows at a time.
 template <u32 kPlanes, Element kElement>
 __device__ __forceinline__ void find_largest(float (&largest)[2],
                                              const SubTileOf<StoredPair<kElement>> (&x)[kPlanes],
@@ -148,10 +149,10 @@ __device__ __forceinline__ void find_largest(float (&largest)[2],
   unpack<kElement>(both, largest[0], largest[1]);
 }
 
-// The partial of a reduction that needs all values at once, of one plane or of two.
-// log_sum_exp: the largest of the sub-tile's row, and the sum of exponentials below it. Each value
-// costs a maximum, a multiplication and addition, an exponential and an addition.
-// mean_m2: the mean, and the sum of squares about it.
+// The partial of a reduction that needs all values at once, over one or two planes.
+// log_sum_exp: the row's maximum, and the sum of exp(x - maximum). Each value costs a maximum, a
+// multiply-add, an exponential and an addition.
+// mean_m2: the mean, and the sum of squared differences from it.
 template <Reduction kKind, u32 kPlanes, class Pair>
 __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
                                                     const SubTileOf<Pair> (&x)[kPlanes],
@@ -180,21 +181,21 @@ __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
   write_row_partial(partial, stride, own, at);
 }
 
-// Where a column of a tensor stands among the planes of its values.
+// The position of a tensor's column in the planes of its values.
 struct PlaneColumn {
   u32 plane = 0;
   u32 column = 0;  // base column
 };
 
-// Stores the element of each row that stands at that row's index; for an index outside [0, columns)
-// whoever has column 0 stores 0. `find` says where a column of the tensor stands. Few sub-tiles
-// have one: the others leave after a comparison a row. `at` is the sub-tile's first fragment;
-// `stride`: elements between the results of two rows.
+// Stores, for each row, the element at the row's index. If the index is outside [0, columns), the
+// thread with column 0 stores 0. `find` maps a column of the tensor to its position. Most sub-tiles
+// do not contain the index and return after one comparison per row. `at` is the sub-tile's first
+// fragment; `stride`: elements between the results of two rows.
 template <Element kStored, u32 kPlanes, class Pair, class Find>
 __device__ __forceinline__ void store_selected(u64 tensor, u32 stride, const int (&indices)[2],
                                                int columns, const SubTileOf<Pair> (&x)[kPlanes],
                                                const FragmentPosition& at, Find find) {
-  // From a thread's first column, two of each eight are its own.
+  // A thread has two of each eight columns from its first column on.
   const auto is_of_thread = [](u32 offset) { return offset < kSubTileColumns && offset % 8 < 2; };
   bool is_likely = at.partial_column() == 0;
 #pragma unroll
@@ -208,7 +209,7 @@ __device__ __forceinline__ void store_selected(u64 tensor, u32 stride, const int
     const PlaneColumn wanted = find(outside ? 0 : static_cast<u32>(indices[side]));
     const u32 offset = wanted.column - at.column;
     const bool is_own = is_of_thread(offset);
-    // A vote, because the assembler would predicate the rest.
+    // A vote forces a branch; otherwise the assembler would predicate the rest.
     if (!__any_sync(~0u, is_own)) continue;
     float value = 0.0f;
 #pragma unroll

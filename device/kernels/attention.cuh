@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, forward and backward, plain and deterministic: a warp for each row of a head, its
-// lanes across the head's dimensions, keys one after another with an online softmax. It makes whole
-// models run and be checked on a GPU; it is not fast, and a caller who has a fast attention uses
-// that between the programs (docs/architecture.md).
-// Invariant: sums run over keys, or queries, in ascending order, so results repeat bitwise.
+// Attention, forward and backward, simple and deterministic: one warp for each row of a head, with
+// lanes across the head's dimensions, processes keys one after another with an online softmax. It
+// lets whole models run and be tested on any supported GPU. It is slow; callers with a fast
+// attention use that instead (docs/architecture.md).
+// Invariant: sums run over keys or queries in ascending order, so results are bitwise repeatable.
 #pragma once
 
 #include "device/config.cuh"
@@ -19,16 +19,16 @@ struct AttentionSizes {
   u32 heads;
   u32 kv_heads;
   u32 causal;
-  u32 window;      // of causal attention: tokens that a token sees, itself among them; 0: all
-  float scale;     // of dot products: scores
-  float soft_cap;  // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
+  u32 window;      // causal only: number of tokens that a token sees, including itself; 0: all
+  float scale;     // scores are dot products times this
+  float soft_cap;  // a score becomes soft_cap * tanh(score / soft_cap); 0: no cap
 
   constexpr u32 group() const { return heads / kv_heads; }
 };
 
 struct RowSpan {
   u32 first;
-  u32 last;  // one past it
+  u32 last;  // one past the last
 };
 
 // The keys that a query sees, and the queries that see a key.
@@ -46,7 +46,7 @@ __device__ __forceinline__ RowSpan queries_of(const AttentionSizes& sizes, u32 k
   return {key, cut ? key + sizes.window : end};
 }
 
-// A score, and its derivative by the dot product.
+// A score and its derivative with respect to the dot product.
 struct Score {
   float value;
   float slope;
@@ -58,7 +58,7 @@ __device__ __forceinline__ Score score_of(const AttentionSizes& sizes, float dot
   return {sizes.soft_cap * t, (1.0f - t * t) * sizes.scale};
 }
 
-// A [rows, heads * dimensions of a head] tensor of one type.
+// A tensor [rows, heads * head dimension] of one type.
 struct HeadRows {
   u64 data;
   u32 stride;  // elements between rows
@@ -90,7 +90,7 @@ __device__ __forceinline__ void store_head(const HeadRows& tensor, u32 row, u32 
   }
 }
 
-// The sum over a warp, the same in every lane, in a fixed order.
+// The sum over a warp in a fixed order; all lanes get it.
 __device__ __forceinline__ float sum_of_lanes(float value) {
 #pragma unroll
   for (u32 distance = 16; distance != 0; distance /= 2) value += exchange(value, distance);
@@ -112,8 +112,7 @@ __device__ __forceinline__ void add_scaled(float (&sum)[kCount], float scale,
   for (u32 i = 0; i < kCount; ++i) sum[i] += scale * x[i];
 }
 
-// A softmax over scores that come one after another, and the sum of values that it weighs, which
-// its caller divides by `total` in the end.
+// An online softmax with its weighted sum of values. The caller divides by `total` at the end.
 template <u32 kValueDim>
 struct RunningSoftmax {
   float top = -kInfinity;
@@ -134,7 +133,7 @@ struct RunningSoftmax {
   }
 };
 
-// y and its log-sum-exp (fp32 [rows, heads]).
+// Computes y and its log-sum-exp (fp32 [rows, heads]).
 template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, HeadRows q,
                                                   HeadRows k, HeadRows v, HeadRows y, u64 lse,
@@ -171,7 +170,7 @@ struct AttentionBackward {
   u32 lse_stride;
 };
 
-// What a pair of a query and a key contributes: p = exp(s - lse), ds = p (dy·v - dy·y) slope.
+// The contribution of a query-key pair: p = exp(s - lse), ds = p (dy·v - dy·y) slope.
 struct PairGradient {
   float p;
   float ds;
@@ -192,7 +191,7 @@ __device__ __forceinline__ float load_lse(const AttentionBackward& in, u32 row, 
   return load_element<Element::f32>(in.lse, static_cast<u64>(row) * in.lse_stride + head);
 }
 
-// A warp a query row of a head: dq = sum over keys of ds k.
+// One warp per query row of a head: dq = sum over keys of ds k.
 template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_backward_queries(const AttentionBackward& in,
                                                            HeadRows dq) {
@@ -219,8 +218,8 @@ __device__ __forceinline__ void attention_backward_queries(const AttentionBackwa
   store_head<kStored, kDim>(dq, row, head, sum);
 }
 
-// A warp a key row of a key-value head: dk = sum of ds q and dv = sum of p dy, over the heads of
-// the group and the queries that see the key.
+// One warp per key row of a key-value head: dk = sum of ds q and dv = sum of p dy, over the heads
+// of the group and the queries that see the key.
 template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_backward_keys(const AttentionBackward& in, HeadRows dk,
                                                         HeadRows dv) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's log-sum-exp between two layouts: a row of heads for each token, and, as cuDNN has it,
-// a row of tokens for each head of a sequence. A thread moves one number.
+// Transposes attention's log-sum-exp between our layout (for each token a row of heads) and cuDNN's
+// (for each head of a sequence a row of tokens). A thread moves one number.
 #pragma once
 
 #include "device/types.cuh"
 
 namespace coda::device {
 
-// to_tokens: `of_tokens` [sequences * tokens, heads] is written, else `of_heads`
-// [sequences * heads, tokens]. Both are fp32 and dense, with fewer than 2^32 numbers.
+// Writes `of_tokens` [sequences * tokens, heads] if to_tokens, else `of_heads` [sequences * heads,
+// tokens]. Both are fp32 and dense, with fewer than 2^32 numbers.
 __device__ __forceinline__ void transpose_statistics(u64 of_tokens, u64 of_heads, u32 sequences,
                                                      u32 heads, u32 tokens, bool to_tokens) {
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;

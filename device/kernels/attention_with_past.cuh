@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the newest tokens of a sequence to those whose keys and values were kept, and to one
-// another: a block for each row of a head, whose warps take a key each in turn. There are few rows,
-// so that the keys of one must be shared out.
-// Invariant: a warp sees its keys in ascending order and warps are joined in theirs, so results
-// repeat bitwise.
+// Attention of the newest tokens of a sequence to each other and to cached keys and values. A block
+// computes one row of a head, and its warps take keys in turn: there are few rows, so the keys of a
+// row must be distributed.
+// Invariant: each warp processes its keys in ascending order, and warps are combined in order, so
+// results are bitwise repeatable.
 #pragma once
 
 #include "device/kernels/attention.cuh"
@@ -13,7 +13,7 @@ namespace coda::device {
 
 inline constexpr u32 kPastWarps = 8;
 
-// What each warp has of one row.
+// The partial results of the warps for one row.
 template <u32 kValueDim>
 struct PastShares {
   float top[kPastWarps];
@@ -24,16 +24,16 @@ struct PastShares {
 struct PastRows {
   HeadRows keys;
   HeadRows values;
-  u32 length;  // the first rows, which count
+  u32 length;  // number of leading rows that are valid
 };
 
-// By its fields: a choice between two structs would put both into memory.
+// Selects field by field: selecting between structs would put both into local memory.
 __device__ __forceinline__ HeadRows chosen(bool first, const HeadRows& a, const HeadRows& b) {
   return {first ? a.data : b.data, first ? a.stride : b.stride};
 }
 
-// k and v have the newest tokens, `sizes.rows` of them as q; `sizes.sequence` and `causal` are not
-// read.
+// k and v hold the newest `sizes.rows` tokens, as q does; `sizes.sequence` and `causal` are
+// ignored.
 template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_with_past(PastShares<kValueDim>& shares,
                                                     const AttentionSizes& sizes, HeadRows q,
@@ -74,7 +74,7 @@ __device__ __forceinline__ void attention_with_past(PastShares<kValueDim>& share
   float total = 0;
   float sum[kDimsPerLane<kValueDim>] = {};
   for (u32 w = 0; w < kPastWarps; ++w) {
-    const float share = expf(shares.top[w] - top);  // 0 of a warp that has seen no key
+    const float share = expf(shares.top[w] - top);  // 0 for a warp without keys
     total += share * shares.total[w];
 #pragma unroll
     for (u32 i = 0; i < kDimsPerLane<kValueDim>; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table by number, and the adjoint: each row of the table's gradient is the sum of the
-// rows that its tokens received. Who adds what depends on the tokens and on nothing else, so
-// results repeat bitwise without scratch memory. A thread has eight neighbouring columns.
+// Embedding lookup, and its gradient: each row of the table's gradient is the sum of the gradients
+// of its tokens. The order of additions depends only on the tokens, so results are bitwise
+// repeatable without scratch memory. A thread has eight neighbouring columns.
 #pragma once
 
 #include "device/ptx/lanes.cuh"
@@ -14,7 +14,7 @@ struct MatrixRows {
   u32 stride;  // elements between rows
 };
 
-// Whether rows of so many columns are whole vectors.
+// Whether rows of this many columns consist of whole vectors.
 template <Element kStored>
 constexpr bool is_vector(const MatrixRows& rows, u32 columns) {
   const u64 row_bytes = static_cast<u64>(rows.stride) * bytes_of(kStored);
@@ -23,10 +23,10 @@ constexpr bool is_vector(const MatrixRows& rows, u32 columns) {
 
 inline constexpr float kNotANumber = __builtin_bit_cast(float, 0x7fffffffu);
 inline constexpr u32 kEmbeddingThreads = 256;
-inline constexpr u32 kEmbeddingPieces = 4;  // that a thread copies
+inline constexpr u32 kEmbeddingPieces = 4;  // per thread
 
-// Where row numbers come from: ids of a text are i32 and name a row each; those that a program
-// computed are fp32, and -1 stands for no row.
+// The source of row numbers: i32 token ids, or fp32 numbers that a program computed, where -1 means
+// no row.
 enum class RowNumbers : u32 { ids, computed };
 inline constexpr u32 kNoRow = ~0u;
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ u32 row_number(u32 stored) {
 template <Element kTable, Element kOut, RowNumbers kNumbers, bool kVector>
 __device__ __forceinline__ void copy_rows(u32 columns, u32 table_rows, u32 tokens,
                                           const MatrixRows& table, u64 ids, const MatrixRows& out) {
-  const u32 pieces = ceil_div(columns, kThreadColumns);  // of a row
+  const u32 pieces = ceil_div(columns, kThreadColumns);  // per row
   const u32 first = block_index() * (kEmbeddingThreads * kEmbeddingPieces) + thread_index();
   u32 token[kEmbeddingPieces];
   u32 column[kEmbeddingPieces];
@@ -71,7 +71,7 @@ __device__ __forceinline__ void copy_rows(u32 columns, u32 table_rows, u32 token
   }
 }
 
-// A token outside the table gets NaN: a kernel cannot throw. No row gives zeros.
+// A token outside the table gets NaN, because a kernel cannot throw. "No row" gives zeros.
 template <Element kTable, Element kOut, RowNumbers kNumbers = RowNumbers::ids>
 __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u32 tokens,
                                                   MatrixRows table, u64 ids, MatrixRows out) {
@@ -82,55 +82,57 @@ __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u
   }
 }
 
-// Rows of the gradient are dealt out: of `groups` blocks for the same 256 columns, block g makes
-// rows g, g + groups and so on, as frequent tokens are neighbours in the tables of real texts. A
-// block looks through all tokens once, lists those that name its rows, and brings those of a row
-// together. Its warps, as teams, sum parts of the list that take equally long, wherever rows end in
-// it: one row of many tokens has as many loads in flight as many rows of one. A row that lies in
-// several parts is added up by the team that has its first token. Where the list would be too long,
-// the block makes fewer rows at a time, and a single row from 8192 tokens at a time.
+// The gradient's rows are distributed cyclically: of `groups` blocks for the same 256 columns,
+// block g has rows g, g + groups and so on, because frequent tokens are neighbours in the tables of
+// real texts. A block scans all tokens once, lists those of its rows, and sorts the list by row.
+// Its warps ("teams") sum parts of the sorted list of equal cost, wherever rows end. So one row
+// with many tokens has as many loads in flight as many rows with one token. A row in several parts
+// is added up by the team that has its first token. If the list would be too long, the block
+// processes fewer rows at a time, and a single row in pieces of 8192 tokens.
 //
-// All blocks wait for memory, and memory serves most whoever asks most. So the more tokens a block
-// has, the more of its teams sum: blocks with frequent tokens then end with the others. Rows that
-// no token names are written when memory has less to do: while one warp brings the list in order,
-// and behind the sums.
+// All blocks are limited by memory, which favours the block with the most requests. So the more
+// tokens a block has, the more of its teams sum, and blocks with frequent tokens end together with
+// the others. Rows without tokens are written when memory is less busy: while one warp sorts the
+// list, and after the sums.
 inline constexpr u32 kGradientThreads = 512;
 inline constexpr u32 kTeamThreads = 32;
 inline constexpr u32 kTeams = kGradientThreads / kTeamThreads;
 inline constexpr u32 kGradientColumns = kTeamThreads * kThreadColumns;
-// That sum in a block with the mean of all blocks' tokens. With fewer, memory waits for loads.
+// Teams that sum in a block with the average number of tokens. With fewer, loads do not saturate
+// memory.
 inline constexpr u32 kTeamsOfMean = 7;
 inline constexpr u32 kMostMatches = 8192;
-inline constexpr u32 kMostRows = 16384;      // of a block at a time
-inline constexpr u32 kBeginsRow = 1u << 31;  // in a match
+inline constexpr u32 kMostRows = 16384;      // per block and iteration
+inline constexpr u32 kBeginsRow = 1u << 31;  // flag in a match
 
 struct TokenMatches {
-  // A match is the number of its row, among those at hand, << token_bits | token.
+  // A match is (index of its row among the current rows) << token_bits | token.
   union {
     u32 listed[kMostMatches];
-    // What each team summed of a row that begins in another team's part.
+    // Each team's partial sum of a row that begins in another team's part.
     float part[kThreadColumns][kGradientThreads];
   };
-  // With kBeginsRow in the first match of a row, unless there is a single row. Up to a multiple of
-  // four, matches of no row follow.
+  // The first match of each row has kBeginsRow, unless there is only one row. Padded with matches
+  // of no row to a multiple of four.
   alignas(16) u32 sorted[kMostMatches];
-  u16 place[kMostMatches];  // of a listed match among those of its row
-  u32 part_begins[kTeams];  // in `sorted`; a multiple of four
-  u32 part_row[kTeams];     // of `part`: the row's number; kNoRow where there is none
+  u16 place[kMostMatches];  // rank of a listed match among those of its row
+  u32 part_begins[kTeams];  // index in `sorted`; a multiple of four
+  u32 part_row[kTeams];     // row number of `part`; kNoRow if unused
   u32 counted[kTeams];      // by each warp
-  u32 next_empty;           // the first row that no warp has filled or seen to have tokens
-  // 0 for a row without tokens, else one more than how many matches of it have their places, and
-  // then than where they begin in `sorted`.
+  u32 next_empty;           // the first row that no warp has filled or found to have tokens
+  // 0 for a row without tokens; else one more than the number of its matches ranked so far, later
+  // one more than its first index in `sorted`.
   u16 row_state[kMostRows];
-  u32 named[kMostRows / 32];                   // by a token: a bit for each row
-  float single[kThreadColumns][kTeamThreads];  // what a single row's tokens gave so far
+  u32 named[kMostRows / 32];                   // a bit for each row: a token names it
+  float single[kThreadColumns][kTeamThreads];  // the partial sum of a single row
 };
 
-// Rows group + (first + i) * groups of the table, i from 0 to count - 1.
+// The rows group + (first + i) * groups of the table, for i from 0 to count - 1.
 struct DealtRows {
   u32 groups;
   u32 group;
-  u32 reciprocal;  // 2^32 / groups, rounded up: exact for rows of the table, never too small
+  u32 reciprocal;  // 2^32 / groups, rounded up: the division is exact for rows of the table, never
+                   // too small
   u32 first;
   u32 count;
   u32 token_bits;
@@ -145,7 +147,7 @@ struct DealtRows {
   __device__ __forceinline__ u32 token(u32 match) const { return match & ((1u << token_bits) - 1); }
 };
 
-// Four tokens' rows; kNoRow where there is no token.
+// The rows of four tokens; kNoRow where there is no token.
 template <RowNumbers kNumbers>
 __device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 end,
                                          bool is_vector) {
@@ -164,7 +166,7 @@ __device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 e
   }
 }
 
-// Of all threads' numbers: the sum of those before this thread's, and the sum of all. Threads
+// A prefix sum over all threads: the sum before this thread, and the total. Threads must
 // synchronise before the next call.
 struct CountedInOrder {
   u32 before;
@@ -184,13 +186,13 @@ __device__ __forceinline__ CountedInOrder count_in_order(TokenMatches& matches, 
   return {before, all};
 }
 
-// Lists tokens begin to end that name one of the rows and returns how many there are; beyond
-// kMostMatches the list is not whole. It is in the order of the threads that look at tokens, so
-// that it is always the same. What is no row of the table has too late a turn.
+// Lists the tokens from begin to end that name one of the rows, and returns their number; beyond
+// kMostMatches the list is incomplete. The order is that of the threads, so it is always the same.
+// Numbers outside the table are never listed, because their index is too large.
 template <RowNumbers kNumbers>
 __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, const DealtRows& rows,
                                             u32 begin, u32 end) {
-  constexpr u32 kLoads = 8;  // of a thread, in flight
+  constexpr u32 kLoads = 8;  // loads in flight per thread
   constexpr u32 kStep = kGradientThreads * 4;
   const bool is_vector = ids % 16 == 0 && (begin | end) % 4 == 0;
   u32 listed = 0;
@@ -204,7 +206,7 @@ __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, cons
     if (batch == begin) {
       for (u32 i = thread_index(); i < rows.count; i += kGradientThreads) matches.row_state[i] = 0;
     }
-    u32 found = 0;  // one bit for each
+    u32 found = 0;  // one bit for each token
 #pragma unroll
     for (u32 i = 0; i < kLoads * 4; ++i) {
       const u32 row = id[i / 4][i % 4];
@@ -215,7 +217,7 @@ __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, cons
     const CountedInOrder counted = count_in_order(matches, count_bits(found));
     u32 place = listed + counted.before;
     listed += counted.all;
-    for (; found != 0; found &= found - 1) {  // few: their ids are loaded again
+    for (; found != 0; found &= found - 1) {  // few tokens, so their ids are loaded again
       const u32 i = count_bits((found - 1) & ~found);
       const u32 token = base + i / 4 * kStep + i % 4;
       const u32 row = row_number<kNumbers>(load_index(ids, token));
@@ -229,17 +231,17 @@ __device__ __forceinline__ u32 list_matches(TokenMatches& matches, u64 ids, cons
   return listed;
 }
 
-// Until add_places, a match's `place` is that among the matches of its row in the same 32 of the
-// list,
-// + kMatches * how many of them there are.
+// Until add_places, `place` is the rank of a match among the matches of its row within the same 32
+// entries, plus kMatches times their number.
 inline constexpr u32 kMatches = 256;
 
-// Adds to places, 32 after 32, how many matches of the row came before. By one warp.
+// Adds to the ranks, 32 entries at a time, the number of earlier matches of the row. Runs in one
+// warp.
 __device__ __forceinline__ void add_places(TokenMatches& matches, const DealtRows& rows,
                                            u32 count) {
   const u32 lane = thread_index() % 32;
   const u32 padded = ceil_div(count, 32) * 32;
-  constexpr u32 kAhead = 4;  // loaded before they are needed
+  constexpr u32 kAhead = 4;  // loaded ahead
   for (u32 base = lane; base < padded; base += kAhead * 32) {
     u32 row[kAhead];
     u32 place[kAhead];
@@ -263,20 +265,20 @@ __device__ __forceinline__ void add_places(TokenMatches& matches, const DealtRow
   }
 }
 
-// Finds where rows begin in `sorted`, in the order of their first matches, and where parts of it do
-// that take teams equally long. Threads synchronise before they read it.
+// Finds where rows begin in `sorted`, in the order of their first matches, and where to split it
+// into parts of equal cost for the teams. Threads must synchronise before reading the result.
 __device__ __forceinline__ void begin_rows_and_parts(TokenMatches& matches, const DealtRows& rows,
                                                      u32 count, u32 teams) {
   const u32 each = ceil_div(count, kGradientThreads);
   const u32 first = thread_index() * each;
   const u32 behind = smaller(first + each, count);
   constexpr u32 kRow = 1u << 16;
-  u32 mine = 0;  // rows whose first match is one of the thread's, * kRow + their matches
+  u32 mine = 0;  // rows whose first match is this thread's, * kRow + number of their matches
   for (u32 i = first; i < behind; ++i) {
     if (matches.place[i] == 0) mine += kRow + matches.row_state[rows.number(matches.listed[i])] - 1;
   }
   const CountedInOrder counted = count_in_order(matches, mine);
-  // A row that is stored takes about half as long as a match that is loaded.
+  // Storing a row costs about half as much as loading a match.
   const auto cost = [](u32 numbers) { return numbers / kRow + numbers % kRow * 2; };
   u32 before = counted.before;
   for (u32 i = first; i < behind; ++i) {
@@ -295,9 +297,9 @@ __device__ __forceinline__ void begin_rows_and_parts(TokenMatches& matches, cons
   }
 }
 
-// Brings matches of a row together: rows in the order of their first matches, matches of a row in
-// the order of the list. While one warp adds places, the others call meanwhile(), which takes
-// numbers of next_empty until it gets kStopped or more.
+// Sorts matches: rows in the order of their first matches, the matches of a row in list order.
+// While one warp adds ranks, the other warps call meanwhile(), which takes numbers from next_empty
+// until it gets at least kStopped.
 inline constexpr u32 kStopped = 1u << 30;
 template <class Meanwhile>
 __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtRows& rows,
@@ -339,7 +341,7 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, const DealtR
   synchronize_block();
 }
 
-// A thread's columns of a matrix: where those of row 0 lie, and bytes between rows.
+// A thread's columns of a matrix: address in row 0, and bytes between rows.
 struct ThreadRows {
   u64 data;
   u32 pitch;
@@ -353,15 +355,16 @@ __device__ __forceinline__ ThreadRows thread_rows(const MatrixRows& rows, u32 co
 // A thread's columns of the gradient.
 template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
 struct GradientRows {
-  // In flight: rows of tokens, and rows that no token names.
+  // In flight: rows of tokens, and rows without tokens.
   static constexpr u32 kWidest = kAdds ? larger(bytes_of(kIn), bytes_of(kAdded)) : bytes_of(kIn);
   static constexpr u32 kTokens = kVector ? (kAdds ? 16 : 32) / kWidest : 4;
   static constexpr u32 kEmptyRows = 4;
   ThreadRows dx;
   ThreadRows added;
   ThreadRows out;
-  u32 valid;   // columns; threads behind the last one load others' vectors and store nothing
-  bool fills;  // whether rows that no token names are written
+  u32 valid;   // number of columns; threads after the last column load other columns and store
+               // nothing
+  bool fills;  // whether rows without tokens are written
 
   using Columns = Elements<kThreadColumns>;
   using Received = typename LoadedEight<kVector, kIn>::Type;
@@ -385,10 +388,10 @@ struct GradientRows {
         sum);
   }
 
-  // Sums the team's part of the sorted list and stores its rows, but for two: a row that begins in
-  // another part is left for the team there, and the last row is returned, as other parts may have
-  // more of it. Where four loads have been added, the next four take their registers at once, so
-  // that about kTokens are always in flight.
+  // Sums the team's part of the sorted list and stores its rows except two: a row that begins in an
+  // earlier part is left to that team, and the last row is returned, because later parts may
+  // continue it. When four loads have been added, the next four reuse their registers, so that
+  // about kTokens loads are always in flight.
   __device__ __forceinline__ u32 sum_part(TokenMatches& matches, const DealtRows& rows, u32 count,
                                           u32 teams, Columns& sum) const {
     const auto begin_of = [&](u32 team) {
@@ -456,7 +459,7 @@ struct GradientRows {
     return number;
   }
 
-  // Adds what teams left of a row.
+  // Adds the partial sums of a row that other teams left.
   __device__ __forceinline__ void add_parts(const TokenMatches& matches, u32 number,
                                             Columns& sum) const {
     for (u32 part = 0; part < kTeams; ++part) {
@@ -467,7 +470,7 @@ struct GradientRows {
     }
   }
 
-  // Adds to a single row what teams summed of some of its tokens. By one team.
+  // Adds the teams' sums of some tokens to a single row. Runs in one team.
   __device__ __forceinline__ void add_single(TokenMatches& matches, u32 row, bool is_first,
                                              bool is_last) const {
     Columns sum = values(before(row, is_first));
@@ -479,8 +482,8 @@ struct GradientRows {
     for (u32 i = 0; i < kThreadColumns; ++i) matches.single[i][thread_index()] = sum.value[i];
   }
 
-  // Rows from next_empty to behind - 1 that no token names become zeros, or what was there before.
-  // Warps take four after four, as each has time.
+  // Fills the rows from next_empty to behind - 1 that have no tokens with zeros, or with the added
+  // values. Warps take four rows at a time.
   __device__ __forceinline__ void fill_empty_rows(TokenMatches& matches, const DealtRows& rows,
                                                   u32 behind) const {
     for (;;) {
@@ -522,7 +525,7 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
   const u32 group = block_index() / column_blocks;
   const u32 dealt = ceil_div(table_rows - smaller(group, table_rows), groups);
   DealtRows rows{groups, group, ~0u / groups + 1, 0, smaller(dealt, most_rows), token_bits};
-  bool is_single = false;  // one row, from kMostMatches tokens at a time
+  bool is_single = false;  // a single row, kMostMatches tokens at a time
   for (u32 begin = 0, end = tokens; rows.count != 0;) {
     const u32 count = list_matches<kNumbers>(matches, ids, rows, begin, end);
     if (count > kMostMatches) {
@@ -546,7 +549,7 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       gradient.store(rows.row(number), true, sum);
     }
     gradient.fill_empty_rows(matches, rows, filled);
-    synchronize_block();  // the next search writes the list
+    synchronize_block();  // the next search overwrites the list
     if (end != tokens) {
       begin = end;
       end = smaller(tokens, end + kMostMatches);
@@ -559,8 +562,8 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
   }
 }
 
-// `added` is what the gradient is added to, if kAdds. Of groups * column_blocks blocks; groups is 2
-// or more, and table_rows * groups at most 2^32.
+// `added`: what the gradient is added to, if kAdds. For groups * column_blocks blocks; groups must
+// be at least 2, and table_rows * groups at most 2^32.
 template <Element kIn, Element kAdded, Element kOut, bool kAdds,
           RowNumbers kNumbers = RowNumbers::ids>
 __device__ __forceinline__ void embedding_backward(TokenMatches& matches, u32 columns,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over vectors: who works on which line (an element of a vector), how the partials of a
-// line become one, and the sum of a vector. A line has one thread, neighbouring lanes of a warp
-// (row partials, which lie side by side), or all slots of a block (column partials, which lie below
-// each other). Four neighbours in memory are one thread's, 16 bytes where they may be.
-// Invariant: which partials a thread reduces, and who merges with whom, depends on the number of
-// partials and of threads and on nothing else; so results repeat bitwise.
+// Building blocks of kernels over vectors: the assignment of threads to lines (elements of a
+// vector), combining the partials of a line, and the sum of a vector. A line has one thread, or
+// neighbouring lanes of a warp (row partials, which are adjacent in memory), or all slots of a
+// block (column partials, which are below each other). Four neighbours in memory belong to one
+// thread, as one 16-byte access if possible.
+// Invariant: which partials a thread reduces, and the order of merging, depend only on the numbers
+// of partials and threads, so results are bitwise repeatable.
 #pragma once
 
 #include "device/arguments.cuh"
@@ -16,30 +17,30 @@
 
 namespace coda::device {
 
-inline constexpr u32 kFinalizerThreads = 512;  // the most of one block among many
-inline constexpr u32 kSingleThreads = 1024;    // of a block that does all
-inline constexpr u32 kLineBatch = 8;           // lines of such a block's thread in flight
-inline constexpr u32 kSlotLines = 32;          // lines of a block that works by slots
-inline constexpr u32 kQuad = 4;                // neighbours in memory that one thread has
+inline constexpr u32 kFinalizerThreads = 512;  // the most of one of many blocks
+inline constexpr u32 kSingleThreads = 1024;    // of a single block
+inline constexpr u32 kLineBatch = 8;           // lines in flight per thread of a single block
+inline constexpr u32 kSlotLines = 32;          // lines of a block with slots
+inline constexpr u32 kQuad = 4;                // neighbours in memory of one thread
 inline constexpr u32 kFinalizerScratch =
     fields_of(Reduction::mean_m2) * (kSingleThreads / 32) * kSlotLines;  // floats
 
 struct LinePlace {
   u32 line = 0;
-  u32 member = 0;   // of those who work on the line
+  u32 member = 0;   // among the threads of the line
   u32 members = 1;  // a power of two
   bool exists = false;
 
-  // Who reads and writes vectors for the line.
+  // Whether this thread reads and writes vectors for the line.
   constexpr bool is_first() const { return exists && member == 0; }
 };
 
-// `members` lanes a line; `first` is the block's first line.
+// `members` lanes per line; `first` is the block's first line.
 constexpr LinePlace place_in_lanes(u32 thread, u32 first, u32 lines, u32 members) {
   const u32 line = first + thread / members;
   return {.line = line, .member = thread % members, .members = members, .exists = line < lines};
 }
-// Each warp has all lines, one a lane.
+// Each warp has all lines, one per lane.
 constexpr LinePlace place_in_slots(u32 thread, u32 threads, u32 first, u32 lines) {
   const u32 line = first + thread % kSlotLines;
   return {.line = line,
@@ -48,14 +49,14 @@ constexpr LinePlace place_in_slots(u32 thread, u32 threads, u32 first, u32 lines
           .exists = line < lines};
 }
 
-// Where the partials of a line lie: next to each other in a row partial, [lanes][lines][count], or
-// below each other in a column partial, [lanes][count][lines].
+// The partials of a line in memory: adjacent in a row partial, [lanes][lines][count], or below each
+// other in a column partial, [lanes][count][lines].
 struct Partials {
   u64 tensor = 0;
   u32 pitch = 0;  // elements between rows in memory
   u32 lines = 0;
-  u32 count = 0;    // partials of a line
-  u32 reduced = 0;  // values of a line, 64 a partial
+  u32 count = 0;    // partials per line
+  u32 reduced = 0;  // values per line, 64 per partial
 };
 
 template <bool kAlongRows>
@@ -65,13 +66,13 @@ constexpr u64 partial_index(const Partials& of, u32 lane, u32 line, u32 partial)
   return row * of.pitch + (kAlongRows ? partial : line);
 }
 
-// Whether four neighbours are 16 bytes, and all of them exist or none.
+// Whether four neighbours are 16 bytes, all of which exist or none.
 template <bool kAlongRows>
 constexpr bool has_whole_quads(const Partials& of) {
   return of.tensor % 16 == 0 && (of.pitch | (kAlongRows ? of.count : of.lines)) % kQuad == 0;
 }
 
-// Four neighbours from element `index` on, of which `valid` exist; the others are 0.
+// Four neighbours from element `index` on; the first `valid` exist, the others are 0.
 template <bool kVector>
 __device__ __forceinline__ void load_quad(float (&x)[kQuad], u64 tensor, u64 index, u32 valid) {
   if constexpr (kVector) {
@@ -87,13 +88,13 @@ __device__ __forceinline__ void load_quad(float (&x)[kQuad], u64 tensor, u64 ind
   }
 }
 
-// A batch of partials more, of which the first `end` are the line's; element i is partial
-// partial_of(i), whose lanes are lane(0, i) and lane(1, i).
+// Adds a batch of partials; the first `end` belong to the line. Element i is partial partial_of(i),
+// with lanes lane(0, i) and lane(1, i).
 template <Reduction kKind, u32 kCount, class PartialOf, class Lane>
 __device__ __forceinline__ void add_batch(Reduced<kKind>& total, const Partials& of, u32 end,
                                           const PartialOf& partial_of, const Lane& lane) {
   if constexpr (kKind == Reduction::log_sum_exp) {
-    // One exponential a partial, and one to bring down what was summed before.
+    // One exponential per partial, and one to rescale the sum so far.
     float largest = total.field[0];
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) {
@@ -120,11 +121,11 @@ __device__ __forceinline__ void add_batch(Reduced<kKind>& total, const Partials&
   }
 }
 
-// A thread's share: quads of partials member, member + members, ..., from first to last. Those of a
-// column partial are no neighbours in memory.
+// A thread's share: the partial quads member, member + members, ..., in ascending order. The
+// partials of a column partial are not adjacent in memory.
 template <Reduction kKind, bool kAlongRows, bool kVector>
 __device__ __forceinline__ Reduced<kKind> reduce_share(const Partials& of, const LinePlace& at) {
-  constexpr u32 kBatch = 4;  // quads of a lane in flight
+  constexpr u32 kBatch = 4;  // quads in flight per lane
   Reduced<kKind> total;
   const u32 end = at.exists ? of.count : 0;
   const u32 step = kQuad * at.members;
@@ -156,7 +157,7 @@ __device__ __forceinline__ Reduced<kKind> reduce_share(const Partials& of, const
   return total;
 }
 
-// The whole line's reduction, in each of its lanes.
+// The reduction of the whole line, in each of its lanes.
 template <Reduction kKind, bool kAlongRows>
 __device__ __forceinline__ Reduced<kKind> combine_in_lanes(const Partials& of,
                                                            const LinePlace& at) {
@@ -167,14 +168,14 @@ __device__ __forceinline__ Reduced<kKind> combine_in_lanes(const Partials& of,
   return total;
 }
 
-// Four lines of a block that works by slots.
+// Four lines of a block with slots.
 template <Reduction kKind>
 struct SlotLines {
   Reduced<kKind> line[kQuad];
 };
 
 // The share of a thread that has the four lines from `line` on: column partials slot, slot + slots,
-// ..., from the top down.
+// ..., in ascending order.
 template <Reduction kKind, bool kVector>
 __device__ __forceinline__ SlotLines<kKind> reduce_slot(const Partials& of, u32 line, u32 slot,
                                                         u32 slots) {
@@ -204,8 +205,8 @@ __device__ __forceinline__ SlotLines<kKind> reduce_slot(const Partials& of, u32 
   return total;
 }
 
-// The reduction of the line at.line, in all threads of the line. Eight threads side by side have
-// all lines of the block, and the warps four slots each: a warp's are merged first, then warp by
+// The reduction of the line at.line, in all its threads. Eight neighbouring threads cover the
+// block's lines, and each warp has four slots: first the slots of a warp are merged, then warp by
 // warp.
 template <Reduction kKind>
 __device__ __forceinline__ Reduced<kKind> combine_in_slots(const Partials& of, const LinePlace& at,
@@ -244,11 +245,11 @@ __device__ __forceinline__ Reduced<kKind> combine_in_slots(const Partials& of, c
     }
     result = merge(result, part);
   }
-  synchronize_block();  // the next one writes the same memory
+  synchronize_block();  // the next call writes the same memory
   return result;
 }
 
-// The sum of all threads' values, in each of them.
+// The sum over all threads, in each of them.
 __device__ __forceinline__ float block_sum(float value, float* scratch) {
 #pragma unroll
   for (u32 mask = 1; mask < 32; mask *= 2) value += exchange(value, mask);

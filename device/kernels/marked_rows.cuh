@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows a column of a mask marks: a list of their numbers, ascending. A block has one column
-// and each of its threads a run of neighbouring rows: it counts its marks, then writes them behind
-// those of the threads before it. So a list does not depend on who is first.
+// Lists the rows that a column of a mask marks, in ascending order. A block has one column and each
+// thread a run of neighbouring rows: it counts its marks, then writes them after those of earlier
+// threads. So the list does not depend on timing.
 #pragma once
 
 #include "device/element.cuh"
@@ -15,7 +15,7 @@ struct MarkCounts {
   u32 of_thread[kMarkThreads];
 };
 
-// mask [rows, blocks], its stride in elements; list fp32 [places], filled up with -1.
+// mask [rows, blocks] with its stride in elements; list fp32 [places], padded with -1.
 template <Element kIn>
 __device__ __forceinline__ void marked_rows(MarkCounts& counts, u32 rows, u32 places, u64 mask,
                                             u32 stride, u64 list) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, or largest magnitudes, of groups of any number of neighbouring columns, from memory to
-// memory: a warp for each row and group. For groups that neither a tile nor a warp's columns hold
-// whole. Invariant: the order of a sum is fixed by its columns alone.
+// Sums or largest magnitudes of groups of any number of neighbouring columns, from memory to
+// memory, with one warp for each row and group. For groups that neither a tile nor a warp can hold
+// whole.
+// Invariant: the order of a sum depends only on its columns.
 #pragma once
 
 #include "device/kernels/plain_shape.cuh"
@@ -11,13 +12,13 @@
 
 namespace coda::device {
 
-// Group `block * kGroupWarps + warp`, counted along rows, of a result with so many rows. What is
-// summed begins at start(row) for a row, and its columns repeat after `stored_columns`.
+// Group number `block * kGroupWarps + warp`, counted along rows. Row r of the input starts at
+// start(r), and its columns repeat after `stored_columns`.
 template <Reduction kKind, Element kFrom, Element kTo, class Start>
 __device__ __forceinline__ void fold_groups(u64 from, Start start, u32 stored_columns, u64 to,
                                             u32 to_stride, u32 block, u32 rows, u32 groups,
                                             u32 group) {
-  static_assert(kKind == Reduction::sum || kKind == Reduction::abs_max);  // they begin at 0
+  static_assert(kKind == Reduction::sum || kKind == Reduction::abs_max);  // both start at 0
   constexpr u32 kLanes = 32;
   const u64 index = static_cast<u64>(block) * kGroupWarps + thread_index() / kLanes;
   const bool is_inside = index < static_cast<u64>(rows) * groups;

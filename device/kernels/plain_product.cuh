@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product without tensor cores: operands of any stored type, in any order, at any address, each
-// read as fp32, multiplied and added in fp32. For what tensor cores do not multiply (fp32 operands,
-// two different types); right before fast.
-// Invariant: the sum runs along K in order, so bits do not depend on a tile.
+// A GEMM without tensor cores: operands of any stored type, order and alignment are read as fp32,
+// multiplied and added in fp32. For operands that tensor cores do not support (fp32, two different
+// types). Correct but slow.
+// Invariant: sums run along K in order, so bits do not depend on the tile.
 #pragma once
 
 #include "device/element.cuh"
@@ -11,20 +11,20 @@
 
 namespace coda::device {
 
-inline constexpr u32 kPlainDepth = 16;  // of K at a time
-inline constexpr u32 kPlainOwn = 4;     // rows and columns of a thread: 16 apart
+inline constexpr u32 kPlainDepth = 16;  // step along K
+inline constexpr u32 kPlainOwn = 4;     // rows and columns per thread, 16 apart
 inline constexpr u32 kPlainStep = kPlainTile / kPlainOwn;
 
-// A block's part of op(A) and op(B), for one step along K.
+// A block's part of op(A) and op(B) for one step along K.
 struct PlainTiles {
   float a[kPlainDepth][kPlainTile + 1];
   float b[kPlainDepth][kPlainTile + 1];
 };
 
 struct PlainPosition {
-  u32 row;  // of the block
+  u32 row;  // first of the block
   u32 column;
-  u32 rows;  // of the product
+  u32 rows;  // of the result
   u32 columns;
 };
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ PlainPosition plain_position(u32 block, u32 rows, u32
           .columns = columns};
 }
 
-// Scales of an operand of 8 bits, one for `rows` rows and each `span` of K.
+// Scales of an 8-bit operand: one for each `rows` rows and `span` elements of K.
 struct PlainScales {
   u64 tensor = 0;  // none
   u32 stride = 0;
@@ -49,13 +49,13 @@ struct PlainScales {
   }
 };
 
-// An operand: element (outer, k) of it, where it is stored [K, outer] (is_k_first) or [outer, K].
+// Loads an operand's tile, which is stored as [K, outer] (kIsKFirst) or [outer, K].
 template <Element kStored, bool kIsKFirst>
 __device__ __forceinline__ void load_plain(float (&tile)[kPlainDepth][kPlainTile + 1], u64 tensor,
                                            u32 stride, u32 first, u32 outer, u32 first_k, u32 k,
                                            const PlainScales& scales) {
   for (u32 i = thread_index(); i < kPlainDepth * kPlainTile; i += kPlainThreads) {
-    // Neighbouring threads read neighbours in memory.
+    // Neighbouring threads read neighbouring elements.
     const u32 own = kIsKFirst ? i % kPlainTile : i / kPlainDepth;
     const u32 own_k = kIsKFirst ? i / kPlainTile : i % kPlainDepth;
     const u32 at = first + own;

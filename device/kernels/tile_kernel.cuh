@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of programs, or of their tile spaces, without a product: all that their text needs. A
-// space is a struct with
+// Entry point and includes of kernels for tile spaces without a GEMM. A space is a struct with
 //   static bool is_vector(arguments): every row starts at 16 bytes and holds whole vectors;
 //   template <bool kVector> static void run(arguments, block, scratch): one block of its tiles.
 #pragma once
@@ -17,7 +16,7 @@
 
 namespace coda::device {
 
-// Floats of shared memory for what a block exchanges; behind them, a float a warp for each maximum.
+// Floats of shared memory for a block's exchanges, followed by one float per warp for each maximum.
 inline constexpr u32 kTileScratch = larger(kColumnScratch, kTransposedScratch);
 
 template <class Space, class Arguments>

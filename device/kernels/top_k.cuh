@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements of a row are its k largest. A thread has one element and counts those of its row
-// that come before it. That is right for any width and meant for the few columns of a router: its
-// work is the square of the columns, all of it from the first-level cache.
+// Marks the k largest elements of each row. A thread has one element and counts the elements of its
+// row that come before it. This is correct for any width, but meant for the few columns of a
+// router: the work grows with the square of the columns (all from L1).
 #pragma once
 
 #include "device/element.cuh"
@@ -9,7 +9,7 @@
 
 namespace coda::device {
 
-// Rows' strides are in elements. NaN is larger than any number; of equal elements the one with the
+// Row strides are in elements. NaN is larger than any number; of equal elements the one with the
 // lower index comes first.
 template <Element kIn, Element kOut>
 __device__ __forceinline__ void top_k_mask(u32 rows, u32 columns, u32 k, u64 x, u32 x_stride,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things lie: wgmma's accumulator fragment, the 128-byte swizzle that TMA and wgmma share
-// (planes of 32 columns have the 64-byte one), and the addresses that a warp gives to ldmatrix and
-// stmatrix. Pure arithmetic, tested on the host for every thread and register.
-// Invariant: for each 16x16 fragment the four 8x8 matrices that stmatrix writes hold exactly the
-// accumulators of that fragment, so that planes are read and written without an exchange of values
+// Index maps: wgmma's accumulator fragment, the 128-byte swizzle of TMA and wgmma (64-byte for
+// planes of 32 columns), and the addresses for ldmatrix and stmatrix. Pure arithmetic, tested on
+// the host for every thread and register.
+// Invariant: for each 16x16 fragment, the four 8x8 matrices of stmatrix hold exactly the
+// accumulators of that fragment, so that planes are read and written without exchanging values
 // between threads.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace coda::device {
 
-// Byte offset inside a tile of 128-byte rows -> where the swizzle puts it. The tile starts at a
+// The swizzled position of a byte offset in a tile of 128-byte rows. The tile must start at a
 // multiple of 1024 bytes.
 constexpr u32 swizzle_128b(u32 offset) { return offset ^ ((offset >> 3) & 0x70); }
-// The same of 64-byte rows: the tile starts at a multiple of 512 bytes.
+// The same for 64-byte rows: the tile must start at a multiple of 512 bytes.
 constexpr u32 swizzle_64b(u32 offset) { return offset ^ ((offset >> 3) & 0x30); }
 
-// Row and column, inside the 64-row block of one warpgroup, of a thread's accumulator register.
+// Row and column of a thread's accumulator register in the 64-row block of its warpgroup.
 constexpr u32 fragment_row(u32 thread, u32 index) {
   return (thread / kWarpSize) * 16 + (thread % kWarpSize) / 4 + ((index / 2) % 2) * 8;
 }
@@ -25,14 +25,13 @@ constexpr u32 fragment_column(u32 thread, u32 index) {
   return (index / 4) * 8 + (thread % 4) * 2 + index % 2;
 }
 
-// The first of four neighbouring columns of a fragment that a thread has once it has exchanged two
-// values of each row with the thread beside it: even threads keep the left half's, odd ones the
-// right half's.
+// The first of four neighbouring columns of a fragment that a thread has after exchanging two
+// values of each row with its neighbour: even threads have the left half, odd ones the right half.
 constexpr u32 column_of_four(u32 thread) { return thread % 2 * 8 + thread / 2 % 2 * 4; }
 
-// Lane l addresses row l % 8 of matrix l / 8, whose order (rows 0-7 and 8-15 of the left half, then
-// of the right half) is that of the accumulators. Returns a byte offset inside a plane of the
-// sub-tile, which has `width` columns.
+// The byte offset, in a plane of a sub-tile with `width` columns, that a lane passes to ldmatrix
+// and stmatrix. Lane l addresses row l % 8 of matrix l / 8; matrices are in the order of the
+// accumulators (rows 0-7 and 8-15 of the left half, then of the right half).
 constexpr u32 fragment_offset(u32 thread, u32 fragment, u32 width) {
   const u32 lane = thread % kWarpSize;
   const u32 row = (thread / kWarpSize) * 16 + lane % 16;
@@ -41,10 +40,10 @@ constexpr u32 fragment_offset(u32 thread, u32 fragment, u32 width) {
   return width == kSubTileColumns ? swizzle_128b(offset) : swizzle_64b(offset);
 }
 
-// Where a thread's eight bytes of a fragment begin in half a plane, once threads have exchanged
-// them. Along rows it has 64 rows of 64 columns: a lane of a quad has the left or right eight of
-// one of the thread's rows. Along columns it has 64 columns of 64 rows: of the eight threads with
-// the same columns each has the upper or lower eight rows of one of these.
+// The offset, in half a plane, of a thread's eight bytes of a fragment after the exchange. Along
+// rows, the half has 64 rows of 64 columns: a lane of a quad has the left or right eight columns of
+// one of the thread's rows. Along columns, it has 64 columns of 64 rows: each of the eight threads
+// with the same columns has the upper or lower eight rows of one column.
 constexpr u32 byte_row_offset(u32 thread, u32 fragment) {
   const u32 row = fragment_row(thread, 0) + thread % 4 / 2 * 8;
   return swizzle_64b(row * kSubTileColumns + fragment * kFragmentColumns + thread % 2 * 8);
@@ -57,12 +56,12 @@ constexpr u32 byte_column_offset(u32 thread, u32 fragment) {
   return swizzle_64b(column * kWgmmaM + row);
 }
 
-// Exclusive-ored with the offset of fragment 0 it gives that of `fragment`, also when the start of
-// a plane (a multiple of 1024) has been added: one register instead of four.
+// XOR with the offset of fragment 0 gives the offset of `fragment`, also after the start of a plane
+// (a multiple of 1024) is added. This takes one register instead of four.
 constexpr u32 fragment_step(u32 fragment) { return fragment * (kFragmentColumns * kElementBytes); }
 
-// Sub-tiles of one tile, in the order in which the epilogue visits them. Cooperative warpgroups
-// alternate, so that both advance through one ring of staging buffers.
+// The sub-tiles of a tile in the order of the epilogue. Cooperative warpgroups alternate, so that
+// both advance through one ring of staging buffers.
 constexpr u32 sub_tile_columns(const GemmConfig& config, const EpilogueTraits& shape) {
   return base_columns(config, shape) / sub_tile_width(config, shape);
 }
@@ -74,7 +73,7 @@ constexpr u32 sub_tiles_per_warpgroup(const GemmConfig& config, const EpilogueTr
 }
 
 struct SubTilePlace {
-  u32 warpgroup = 0;  // which consumer warpgroup holds it, among those that share the tile
+  u32 warpgroup = 0;  // the consumer warpgroup that holds it, among those that share the tile
   u32 block_m = 0;    // 64-row block of that warpgroup
   u32 column = 0;     // first base column in the tile
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses in shared memory, as types of their own: the compiler takes neither for the other, nor
-// for an address in global memory (u64), an offset or a count (u32).
+// Types for addresses in shared memory, so that the compiler rejects mixing them with each other,
+// with global addresses (u64), and with offsets or counts (u32).
 #pragma once
 
 #include "device/types.cuh"
@@ -18,7 +18,7 @@ constexpr SharedAddress operator-(SharedAddress from, u32 bytes) { return {from.
 // A step inside a swizzled row (fragment_step).
 constexpr SharedAddress operator^(SharedAddress from, u32 step) { return {from.byte ^ step}; }
 
-// In that of any CTA of the cluster.
+// In the shared memory of any CTA of the cluster.
 struct ClusterAddress {
   u32 byte = 0;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one CTA's shared memory is divided: mainloop stages, the epilogue's ring of staging buffers,
-// and barriers. One constexpr function, so that the host asks for as many bytes as the kernel uses.
-// Invariant: every tile that TMA or wgmma touches starts at a multiple of 1024 bytes, the period of
-// the 128-byte swizzle.
+// The layout of a CTA's shared memory: mainloop stages, the epilogue's ring of staging buffers, and
+// barriers. The host and the kernel call the same constexpr function, so that sizes agree.
+// Invariant: every tile that TMA or wgmma accesses starts at a multiple of 1024 bytes, the period
+// of the 128-byte swizzle.
 #pragma once
 
 #include "device/layout/fragment.cuh"
@@ -13,17 +13,17 @@ inline constexpr u32 kSharedMemoryPerBlock = 232448;  // sm_90, opted in
 inline constexpr u32 kSharedAlignment = 1024;
 inline constexpr u32 kBarrierBytes = 8;
 
-// Slots for the tile numbers that the scheduler passes to a CTA's roles
-// (device/sm90/tile_scheduler.cuh): the largest distance in tiles between two roles, plus one.
+// Slots for tile numbers that the scheduler passes to a CTA's roles
+// (device/sm90/tile_scheduler.cuh): the largest distance between two roles, in tiles, plus one.
 inline constexpr u32 kTileSlots = 4;
 inline constexpr u32 kSchedulerBytes = kTileSlots * (2 * kBarrierBytes + 4);
 
-// What the epilogues of a kernel's spaces need of shared memory: the largest of each.
+// The shared memory that the epilogues of a kernel's spaces need: the maximum of each field.
 struct RingShape {
   u32 planes = 0;  // of a sub-tile, 64 rows of 16-bit elements each
   u32 plane_bytes = kSubTileBytes;
-  u32 loads = 0;      // of these
-  u32 sub_tiles = 1;  // of a tile that is staged
+  u32 loads = 0;      // number of planes with loads
+  u32 sub_tiles = 1;  // per staged tile
   u32 column_partials = 0;
 };
 
@@ -43,29 +43,29 @@ constexpr RingShape ring_shape(const GemmConfig& config, const EpilogueTraits& s
           .column_partials = shape.column_partials};
 }
 
-// Column partials pass from warp to warp through 64 floats a warp each, in two buffers that
-// sub-tiles use in turn, so that one barrier a sub-tile is enough.
+// Warps pass column partials through 64 floats each, in two buffers that sub-tiles use alternately,
+// so that one barrier per sub-tile is enough.
 inline constexpr u32 kScratchBuffers = 2;
 constexpr u32 scratch_bytes(u32 column_partials) {  // one buffer of one warpgroup
   return column_partials * (kWarpgroupSize / kWarpSize) * kSubTileColumns * 4;
 }
 constexpr u32 scratch_bytes(const RingShape& shape) { return scratch_bytes(shape.column_partials); }
 
-// How the ring's planes are divided. Usually a group has all planes of a sub-tile. But those that
-// are only stored need no place while loads arrive: where a cooperative tile's loads would else
-// wait for its first stores, with nothing to hide it, they get slots of their own, of which few are
-// enough, and more groups fit.
+// How the planes of the ring are divided. Usually a group has all planes of a sub-tile. Planes that
+// are only stored are not needed while loads arrive. If a cooperative tile's loads would otherwise
+// have to wait for its first stores, such planes get slots of their own; a few slots are enough,
+// and more groups fit.
 struct RingGroups {
-  u32 planes = 0;       // of a group
+  u32 planes = 0;       // per group
   u32 groups = 0;       // 0: does not fit, if there are planes
-  u32 slot_planes = 0;  // of a slot: a sub-tile's last planes; 0: groups have all
+  u32 slot_planes = 0;  // planes of a slot (a sub-tile's last planes); 0: groups have all planes
   u32 slots = 0;
 };
 
 constexpr RingGroups ring_groups(const RingShape& shape, u32 room, u32 sharers) {
   if (shape.planes == 0) return {};
-  // A whole tile's planes at most: more would only delay the prefetch's first wait. Two cooperative
-  // warpgroups take turns in the ring, which is unambiguous only if its length is even.
+  // At most the planes of a whole tile: more would only delay the first wait of the prefetch. Two
+  // cooperative warpgroups take turns in the ring, which is unambiguous only for an even length.
   const auto rounded = [&](u32 groups) {
     const u32 fewer = smaller(groups, shape.sub_tiles);
     return fewer - fewer % sharers;
@@ -85,7 +85,7 @@ struct SharedLayout {
   u32 a = 0;
   u32 b = 0;
   u32 ring = 0;
-  u32 slots = 0;    // where they begin
+  u32 slots = 0;    // offset of the first
   u32 scratch = 0;  // [warpgroup][buffer]
   u32 barriers = 0;
   u32 tile_slots = 0;
@@ -122,7 +122,7 @@ constexpr SharedLayout shared_layout(const GemmConfig& config, const RingShape& 
   return layout;
 }
 
-// Of a kernel with one space.
+// For a kernel with one space.
 constexpr SharedLayout shared_layout(const GemmConfig& config, const EpilogueTraits& shape) {
   return shared_layout(config, ring_shape(config, shape));
 }

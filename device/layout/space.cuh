@@ -107,8 +107,8 @@
 namespace coda::device {
 
 // An epilogue handles a sub-tile of 64 rows by 64 base columns of one warpgroup as four fragments
-// of 16 columns; in a fragment a thread holds eight elements of each narrow value. Where a tile's
-// base columns are no multiple of 64 all its sub-tiles are of 32, two fragments.
+// of 16 columns. In a fragment a thread holds eight elements of each narrow value. If a tile's base
+// columns are not a multiple of 64, all its sub-tiles have 32 columns, two fragments.
 inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
 inline constexpr u32 kHalfSubTileColumns = kSubTileColumns / 2;
 inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
@@ -118,50 +118,51 @@ inline constexpr u32 kFragments = kSubTileColumns / kFragmentColumns;
 inline constexpr u32 kFragmentElements = 8;
 
 struct EpilogueTraits {
-  // Accumulators of each base column. Part p of a tile of W base columns stands in accumulator
-  // columns [p * W, (p + 1) * W), and its B is loaded from its own descriptor; or, in natural
-  // order, the two parts are members of pairs, B is loaded in one piece of tile_n natural columns,
-  // and the accumulators stand in natural order too.
+  // Accumulators per base column. Part p of a tile of W base columns has accumulator columns [p *
+  // W, (p + 1) * W), and its part of B has its own descriptor. In natural order, the two parts are
+  // members of pairs, B is loaded in one piece of tile_n natural columns, and the accumulators are
+  // in natural order too.
   u32 parts = 1;
   u32 natural_half = 0;  // 0: not in natural order; else half, and parts == 2
   u32 segments = 1;      // of K
-  // 16-bit planes that go through the staging ring, one for a narrow tensor, two in a row for a
-  // wide one. A store reuses the shared memory of the load with its number.
+  // 16-bit planes that pass through the staging ring: one for a narrow tensor, two consecutive ones
+  // for a wide tensor. A store reuses the shared memory of the load with the same number.
   u32 loads = 0;
-  // The last of them are 64 rows of 64 bytes: two in the room of a plane, which no store reuses.
+  // The last of the loads are byte planes, 64 rows of 64 bytes: two share the space of a plane,
+  // which no store reuses.
   u32 byte_loads = 0;
   u32 stores = 1;
-  // In natural order with half < 64 the two planes of a wide tensor are 128 natural columns, and a
-  // fragment of a member lies where plane_place says. Bit p: planes p and p + 1 are such a tensor.
-  // Planes that share shared memory agree.
+  // In natural order with half < 64, the two planes of a wide tensor are 128 natural columns, and
+  // plane_place says where a member's fragment is. Bit p: planes p and p + 1 are such a tensor.
+  // Planes that share memory must agree.
   u32 wide_loads = 0;
   u32 wide_stores = 0;
-  // Values that leave in 8 bits, behind those: the sub-tile along rows, then along columns, 64
-  // bytes wide both. Bit b: value b has the one, the other. Each takes half a plane. They share no
-  // memory with loads, because a warp's columns lie beside those of other warps.
+  // Values stored in 8 bits, after the 16-bit stores: a plane along rows, then one along columns,
+  // both 64 bytes wide. Bit b of a field: value b has that plane. Each takes half a plane. They
+  // share no memory with loads, because a warp's columns are next to those of other warps.
   u32 bytes = 0;
   u32 byte_rows = 0;
   u32 byte_columns = 0;
-  u32 column_partials = 0;    // 64 floats of scratch a warp each
+  u32 column_partials = 0;    // each uses 64 floats of scratch per warp
   bool keeps_tables = false;  // Space::load_tables is called
   u32 group_span = 0;   // base columns that hold whole groups and are walked together; 0: no groups
-  u32 group_walks = 0;  // one for sums that are made of other sums
-  u32 group_loads = 0;  // bit p: a walk reads plane p; only where the span is a sub-tile
+  u32 group_walks = 0;  // one more for sums that depend on other sums
+  u32 group_loads = 0;  // bit p: a walk reads plane p; only if the span is one sub-tile
 
   constexpr u32 word_loads() const { return loads - byte_loads; }
-  // Where a load begins in a group of planes of so many bytes.
+  // The offset of a load in a group of planes of this many bytes.
   constexpr u32 load_offset(u32 load, u32 plane_bytes) const {
     if (load < word_loads()) return load * plane_bytes;
     return word_loads() * plane_bytes + (load - word_loads()) * kBytePlaneHalf;
   }
   // Planes that loads fill.
   constexpr u32 load_planes() const { return word_loads() + (byte_loads + 1) / 2; }
-  // Stores that find no load of 16 bits to reuse lie behind the loads of bytes.
+  // Stores without a 16-bit load to reuse are placed after the byte loads.
   constexpr u32 store_plane(u32 store) const {
     return store < word_loads() ? store : store + load_planes() - word_loads();
   }
   constexpr u32 first_byte_plane() const { return store_plane(larger(word_loads(), stores)); }
-  // Halves of planes ahead of value `byte`'s, from the first byte plane on; of all of them.
+  // The number of half planes before value `byte`, from the first byte plane on, or of all of them.
   constexpr u32 byte_half(u32 byte, bool along_columns) const {
     u32 half = 0;
     for (u32 b = 0; b <= byte; ++b) {
@@ -172,10 +173,10 @@ struct EpilogueTraits {
   }
   constexpr u32 byte_halves() const { return byte_half(bytes, false); }
   constexpr u32 planes() const { return first_byte_plane() + (byte_halves() + 1) / 2; }
-  // Of a fragment, in a thread's registers.
+  // Planes of a fragment in a thread's registers.
   constexpr u32 moved() const { return larger(loads, stores) + bytes; }
   constexpr bool staged() const { return planes() != 0; }
-  // Pieces in which a B tile is loaded.
+  // Number of pieces in which a B tile is loaded.
   constexpr u32 loaded_parts() const { return natural_half != 0 ? 1 : parts; }
 };
 
@@ -184,7 +185,7 @@ constexpr u32 base_columns(const GemmConfig& config, const EpilogueTraits& shape
   return config.tile_n / shape.parts;
 }
 
-// Columns of its sub-tiles.
+// Columns of a sub-tile.
 constexpr u32 sub_tile_width(const GemmConfig& config, const EpilogueTraits& shape) {
   return base_columns(config, shape) % kSubTileColumns == 0 ? kSubTileColumns : kHalfSubTileColumns;
 }
@@ -192,26 +193,25 @@ constexpr u32 plane_bytes(const GemmConfig& config, const EpilogueTraits& shape)
   return kWgmmaM * sub_tile_width(config, shape) * kElementBytes;
 }
 
-// Whether a fragment's pairs are made one after another where registers are scarcest, in a tile's
-// first fragments, before epilogues have consumed accumulators: else the assembler works on all of
-// them at once, and spills (after_turn in device/epilogue/fragment_values.cuh).
+// Whether the pairs of a tile's first fragments take turns. Registers are scarcest there, before
+// epilogues have consumed accumulators; without turns the assembler works on all pairs at once and
+// spills (after_turn in device/epilogue/fragment_values.cuh).
 constexpr bool takes_turns(const GemmConfig& config, const EpilogueTraits& shape) {
   return config.accumulators() > 128 && shape.loads != 0 && shape.moved() > 2;
 }
 
-// One TMA box of B: of each loaded part of a tile, the CTAs of a cluster that share it load a slice
-// each.
+// One TMA box of B: the CTAs of a cluster that share a loaded part each load a slice of it.
 constexpr OperandBox box_b(const GemmConfig& config, const EpilogueTraits& shape) {
   return operand_box(config.major_b(), config.tile_n / shape.loaded_parts(), config.cluster_m,
                      config.block_k());
 }
 
-// How the boxes of one slice fill a stage: an operand tile (or a part of one) that is contiguous
-// along K is one box; one that is contiguous along its outer dimension is a box for each 64 of it.
+// How boxes fill a stage. An operand tile (or part) that is contiguous along K is one box; one that
+// is contiguous along its outer dimension is one box for each 64 outer indices.
 struct BoxPlace {
   u32 offset = 0;  // bytes into the stage
-  u32 outer = 0;   // from the tile's first
-  u32 k = 0;       // from the block's first
+  u32 outer = 0;   // from the tile's first outer index
+  u32 k = 0;       // from the block's first k
 };
 
 constexpr u32 box_count(Major major, u32 tile_outer) {
@@ -227,7 +227,7 @@ constexpr BoxPlace box_place(Major major, u32 tile_outer, u32 slices, u32 slice,
           .k = slice * box.k};
 }
 
-// The first column (N index of op(B)) of a loaded part of the tile at a base column.
+// The first column (N index of op(B)) of a loaded part, for a tile at this base column.
 constexpr u32 operand_column(const EpilogueTraits& shape, u32 base_column) {
   return shape.natural_half != 0 ? 2 * base_column : base_column;
 }
@@ -237,9 +237,9 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
   const u32 base = base_columns(config, shape);
   if (config.tile_n % shape.parts != 0) return false;
   if (sub_tile_width(config, shape) != kSubTileColumns) {
-    // 96 columns, say. Partials are of 64 columns, and so are a sub-tile's vectors and tables: a
-    // space in halves has none (its caller sees to row partials and vectors, which a shape does not
-    // tell).
+    // For example 96 columns. Partials, vectors and tables of a sub-tile need 64 columns, so a
+    // space with sub-tiles of 32 has none. (The caller checks row partials and vectors, which the
+    // traits do not show.)
     if (base < kSubTileColumns || base % kHalfSubTileColumns != 0) return false;
     if (shape.natural_half != 0 || shape.column_partials != 0 || shape.keeps_tables) return false;
     if (shape.bytes + shape.byte_loads != 0) return false;
@@ -249,7 +249,7 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
   if (shape.natural_half != 0) {
     if (shape.parts != 2 || shape.natural_half % kFragmentColumns != 0) return false;
     if (base % shape.natural_half != 0) return false;
-    // A pair of planes that is loaded and one that is stored over it are permuted alike.
+    // A loaded pair of planes and a pair stored over it must have the same permutation.
     const u32 shared = smaller(shape.word_loads(), shape.stores);
     if (shape.natural_half < kSubTileColumns) {
       for (u32 plane = 0; plane < shared; ++plane) {
@@ -268,21 +268,21 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
   return config.tile_n / shape.loaded_parts() % (8 * config.cluster_m) == 0;
 }
 
-// Natural column of member `member` of a base column.
+// The natural column of member `member` of a base column.
 constexpr u32 wide_column(u32 half, u32 member, u32 base_column) {
   return base_column / half * 2 * half + member * half + base_column % half;
 }
 
-// The accumulator column, in a tile, of `part` at a base column of the tile that is a multiple of
-// 16; the fragment's 16 columns are adjacent.
+// The accumulator column in a tile of `part` at a base column that is a multiple of 16. The
+// fragment's 16 columns are adjacent.
 constexpr u32 accumulator_column(const GemmConfig& config, const EpilogueTraits& shape, u32 part,
                                  u32 base_column) {
   return shape.natural_half != 0 ? wide_column(shape.natural_half, part, base_column)
                                  : part * base_columns(config, shape) + base_column;
 }
 
-// The first natural column of the box of a wide tensor's plane `member`, for the sub-tile at a base
-// column: the member's 64 columns, or for half < 64 one of two boxes that hold both members'.
+// The first natural column of the box for a wide tensor's plane `member` in the sub-tile at a base
+// column: the member's 64 columns or, for half < 64, one of two boxes that hold both members.
 constexpr u32 plane_column(u32 half, u32 member, u32 base_column) {
   return half < kSubTileColumns ? 2 * base_column + member * kSubTileColumns
                                 : wide_column(half, member, base_column);
@@ -295,8 +295,8 @@ struct PlanePlace {
   constexpr bool operator==(const PlanePlace&) const = default;
 };
 
-// Where a fragment of a plane lies in the ring. Only the planes of a wide tensor in natural order
-// with half < 64 are permuted: `wide` has bit p for the first plane of each wide tensor.
+// The position of a plane's fragment in the ring. Only planes of a wide tensor in natural order
+// with half < 64 are permuted: bit p of `wide` is set for the first plane of each wide tensor.
 constexpr PlanePlace plane_place(u32 half, u32 wide, u32 plane, u32 fragment) {
   if (half == 0 || half >= kSubTileColumns) return {plane, fragment};
   const bool second = plane != 0 && (wide >> (plane - 1) & 1) != 0;
@@ -306,7 +306,7 @@ constexpr PlanePlace plane_place(u32 half, u32 wide, u32 plane, u32 fragment) {
   return {first + natural / kSubTileColumns, natural % kSubTileColumns / kFragmentColumns};
 }
 
-// A thread's place in the space during a fragment.
+// A thread's position in the space during a fragment.
 struct FragmentPosition {
   u32 row = 0;      // its first row; the second is row + 8
   u32 column = 0;   // its first base column; the others are + 1, + 8 and + 9
@@ -314,7 +314,7 @@ struct FragmentPosition {
   u32 rows = 0;     // of the space
   u32 columns = 0;  // of the space: base columns
 
-  // Sub-tiles start at multiples of 64 columns and rows: the numbers of the partials.
+  // Sub-tiles start at multiples of 64 columns and rows, so these are the indices of partials.
   constexpr u32 partial_column() const { return column / kSubTileColumns; }
   constexpr u32 partial_row() const { return row / kWgmmaM; }
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which persistent CTAs walk over the output. The tiles that are in flight at one time
-// should form a near-square block, because then they share the most operand rows in L2. So the rows
-// are cut into bands of `band` cluster tiles, a band is walked column by column, and each band runs
-// opposite to the one before (the columns last used are the first needed again). Or the columns are
-// cut, if `transposed`.
+// The order in which persistent CTAs process tiles. Tiles in flight at the same time should form a
+// nearly square block, because then they share the most operand rows in L2. So the rows are cut
+// into bands of `band` cluster tiles, a band is processed column by column, and consecutive bands
+// run in opposite directions (so that the columns used last are needed first again). If
+// `transposed`, columns are cut instead.
 // Invariant: `cluster_tile` is a bijection from [0, count) to the cluster tiles.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace coda::device {
 struct TileOrder {
   u32 rows = 0;     // cluster tiles along M
   u32 columns = 0;  // cluster tiles along N
-  u32 band = 1;     // cluster tiles along M, or along N if transposed, that are walked together
+  u32 band = 1;     // cluster tiles along M (N if transposed) per band
   u32 transposed = 0;
 
   constexpr u32 count() const { return rows * columns; }
@@ -26,7 +26,7 @@ struct TileOrder {
     return transposed != 0 ? TileCoord{.m = tile.n, .n = tile.m} : tile;
   }
 
-  // The walk, in bands of the first extent.
+  // The order within bands of the first extent.
   constexpr TileCoord walk(u32 index, u32 banded, u32 walked) const {
     const u32 per_band = band * walked;
     const u32 which = index / per_band;
@@ -38,7 +38,7 @@ struct TileOrder {
   }
 };
 
-// Over a space of m rows and n base columns.
+// For a space of m rows and n base columns.
 constexpr TileOrder tile_order(const GemmConfig& config, const EpilogueTraits& shape, u32 m, u32 n,
                                u32 band, bool transposed = false) {
   return {.rows = ceil_div(m, config.tile_m * config.cluster_m),
@@ -47,13 +47,12 @@ constexpr TileOrder tile_order(const GemmConfig& config, const EpilogueTraits& s
           .transposed = transposed ? 1u : 0u};
 }
 
-// CTA `rank` of a cluster, M first.
+// The rank of a CTA in its cluster; M varies fastest.
 constexpr u32 cluster_rank(const GemmConfig& config, u32 rank_m, u32 rank_n) {
   return rank_m + rank_n * config.cluster_m;
 }
 
-// A CTA's place in its cluster. Where the cluster has one row or column the compiler need not
-// divide, nor keep the quotient.
+// A CTA's position in its cluster. If the cluster has one row or column, no division is needed.
 constexpr u32 rank_along_m(const GemmConfig& config, u32 rank) {
   return config.cluster_n == 1 ? rank : rank % config.cluster_m;
 }
@@ -61,8 +60,9 @@ constexpr u32 rank_along_n(const GemmConfig& config, u32 rank) {
   return config.cluster_n == 1 ? 0 : rank / config.cluster_m;
 }
 
-// First row and base column of the tile that one CTA of the cluster computes. It may lie wholly
-// outside the space: TMA then loads zeros and stores nothing, and the cluster stays in step.
+// First row and base column of the tile that a CTA of the cluster computes. The tile may be
+// entirely outside the space: TMA then loads zeros and stores nothing, and the cluster stays
+// synchronised.
 constexpr TileCoord cta_tile(const GemmConfig& config, const EpilogueTraits& shape,
                              TileCoord cluster_tile, u32 rank) {
   return {.m = (cluster_tile.m * config.cluster_m + rank_along_m(config, rank)) * config.tile_m,
@@ -70,7 +70,7 @@ constexpr TileCoord cta_tile(const GemmConfig& config, const EpilogueTraits& sha
                base_columns(config, shape)};
 }
 
-// The CTAs that need the same A tile (same rows) and the same B tile (same columns), as bit masks.
+// Bit masks of the CTAs that need the same A tile (same rows) and the same B tile (same columns).
 constexpr u16 multicast_mask_a(const GemmConfig& config, u32 rank) {
   u32 mask = 0;
   for (u32 rank_n = 0; rank_n < config.cluster_n; ++rank_n) {
@@ -86,7 +86,7 @@ constexpr u16 multicast_mask_b(const GemmConfig& config, u32 rank) {
   return static_cast<u16>(mask);
 }
 
-// The CTAs that write into this one's stages, itself included: those of its row and its column. A
+// The CTAs that write into this CTA's stages, including itself: those of its row and column. A
 // consumer tells each of them when a stage is free. `index` < `stage_writers`.
 constexpr u32 stage_writers(const GemmConfig& config) {
   return config.cluster_m + config.cluster_n - 1;

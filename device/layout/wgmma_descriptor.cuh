@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 64-bit descriptor by which wgmma finds an operand in shared memory, for tiles that TMA wrote
-// with the 128-byte swizzle, contiguous along K or along the outer dimension. Constexpr, tested on
-// the host.
+// The 64-bit descriptor of a wgmma operand in shared memory, for tiles that TMA wrote with the
+// 128-byte swizzle, contiguous along K or along the outer dimension. Constexpr, tested on the host.
 // Invariant: tiles start at multiples of 1024 bytes, so the descriptor's base offset is zero.
 #pragma once
 
@@ -24,13 +23,13 @@ constexpr u64 wgmma_descriptor(Major major, u32 address) {
          swizzle_128b_mode << 62;
 }
 
-// The descriptor whose low half is given: what tells addresses apart is all in it.
+// The whole descriptor from its low half, which is the only half that contains the address.
 constexpr u64 whole_descriptor(Major major, u32 low) {
   return (wgmma_descriptor(major, 0) >> 32) << 32 | low;
 }
 
-// Added to a descriptor to step `outer` indices (a multiple of 64) and `k` (a multiple of 16). The
-// swizzle is a function of the address, so stepping inside a swizzled row is an addition.
+// Add this to a descriptor to advance by `outer` indices (a multiple of 64) and `k` (a multiple of
+// 16). The swizzle depends on the address, so advancing inside a swizzled row is an addition.
 constexpr u32 descriptor_step(Major major, u32 outer, u32 k) {
   return major == Major::k ? (outer * kSwizzleBytes + k * kElementBytes) >> 4
                            : (outer / kOuterPanel * kOuterPanelBytes + k * kSwizzleBytes) >> 4;

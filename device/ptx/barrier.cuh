@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mbarrier: the split arrive/wait barrier in shared memory on which TMA completes and over which
-// producer and consumer warps hand stages to each other.
-// Invariant: a wait names the parity of the phase it waits for, and no waiter is more than one
-// phase behind its barrier.
+// mbarrier: a split arrive/wait barrier in shared memory. TMA signals completion on it, and
+// producer and consumer warps use it to hand over stages.
+// Invariant: a wait specifies the parity of its phase, and no waiter is more than one phase behind.
 #pragma once
 
 #include "device/layout/shared_address.cuh"
@@ -28,7 +27,7 @@ __device__ __forceinline__ void barrier_arrive(SharedAddress barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier.byte) : "memory");
 }
 
-// Where an address of this CTA's shared memory lies in another CTA of the cluster.
+// The address in another CTA of the cluster that corresponds to an address in this CTA.
 __device__ __forceinline__ ClusterAddress cluster_address(SharedAddress address, u32 cta_rank) {
   ClusterAddress remote;
   asm("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -37,16 +36,16 @@ __device__ __forceinline__ ClusterAddress cluster_address(SharedAddress address,
   return remote;
 }
 
-// Arrives at a barrier of any CTA of the cluster. The scope stays the CTA: what it reports is that
-// the tensor cores have read a stage, no memory access of this thread, and a wider scope would cost
-// a device-wide fence (MEMBAR.ALL.GPU) for each stage.
+// Arrives at a barrier of any CTA of the cluster. CTA scope is enough: the arrival reports that the
+// tensor cores have read a stage and orders no memory access of this thread. A wider scope would
+// cost a device-wide fence (MEMBAR.ALL.GPU) for each stage.
 __device__ __forceinline__ void barrier_arrive(ClusterAddress barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.byte) : "memory");
 }
 
-// One lane of the warp arrives at the barrier of a CTA of the cluster that lies where `barrier`
-// lies in this one. All in one, as the assembler would keep the lane's number and the address in
-// registers, which consumers lack.
+// One lane of the warp arrives at the corresponding barrier of a CTA of the cluster. It is one asm
+// block because the assembler would otherwise keep lane number and address in registers, which
+// consumers lack.
 __device__ __forceinline__ void barrier_arrive_by_warp(SharedAddress barrier, u32 cta_rank) {
   asm volatile(
       "{\n"
@@ -60,15 +59,15 @@ __device__ __forceinline__ void barrier_arrive_by_warp(SharedAddress barrier, u3
       : "memory");
 }
 
-// Arrives, and adds `bytes` to what TMA must deliver before the phase completes.
+// Arrives and adds `bytes` to what TMA must deliver in this phase.
 __device__ __forceinline__ void barrier_arrive_expect(SharedAddress barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.byte),
                "r"(bytes)
                : "memory");
 }
 
-// The same at a barrier of any CTA of the cluster, and a word into its shared memory, which
-// completes there as bytes of TMA do.
+// The same at a barrier of any CTA of the cluster. The second function also writes a word to the
+// CTA's shared memory, which counts as delivered bytes.
 __device__ __forceinline__ void barrier_arrive_expect(ClusterAddress barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" ::"r"(barrier.byte),
                "r"(bytes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen bytes of global memory at a time, and the words of stored elements as floats. Tests
-// replace this one file to run kernels on a CPU.
+// Accesses of 16 bytes of global memory, and conversion of stored words to floats. Tests replace
+// this file to run kernels on a CPU.
 #pragma once
 
 #include "device/element.cuh"
@@ -37,7 +37,7 @@ __device__ __forceinline__ void store_piece(u64 address, const u32 (&word)[4]) {
                : "memory");
 }
 
-// Eight bytes, at a multiple of eight.
+// Loads eight bytes, aligned to eight.
 template <Access kAccess>
 __device__ __forceinline__ void load_half_piece(u32 (&word)[2], u64 address) {
   if constexpr (kAccess == Access::streamed) {
@@ -77,12 +77,12 @@ __device__ __forceinline__ void double_words(float value, u32& low, u32& high) {
   high = static_cast<u32>(bits >> 32);
 }
 
-// The word becomes `bits` if those are more: the same in any order. Nothing waits for it.
+// Atomic maximum of a word, without waiting; the order does not affect the result.
 __device__ __forceinline__ void raise_word(u64 address, u32 bits) {
   asm volatile("red.global.max.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");
 }
 
-// What it has been raised to by now, or a moment ago.
+// The word's current value; it may be slightly outdated.
 __device__ __forceinline__ u32 raised_word(u64 address) {
   u32 bits;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(bits) : "l"(address));

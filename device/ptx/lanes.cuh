@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which thread this is, and how the threads of a warp and of a block exchange values: all that
-// kernels without a product know of their neighbours. Tests replace this one file to run such
-// kernels on a CPU.
-// Invariant: every thread of a warp (of the block) reaches each exchange (each synchronisation).
+// Thread indices, and exchanges within a warp and a block. Kernels without a GEMM use only these.
+// Tests replace this file to run such kernels on a CPU.
+// Invariant: all threads of a warp (of the block) call each exchange (each synchronisation).
 #pragma once
 
 #include "device/types.cuh"
@@ -13,7 +12,7 @@ __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 block_threads() { return blockDim.x; }
 __device__ __forceinline__ u32 block_index() { return blockIdx.x; }
 
-// The value of the lane whose number differs by the bits of `mask`.
+// The value of the lane whose index differs in the bits of `mask`.
 __device__ __forceinline__ float exchange(float value, u32 mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
@@ -22,10 +21,10 @@ __device__ __forceinline__ u32 exchange(u32 value, u32 mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
 
-// Of all lanes' values.
+// The maximum over all lanes.
 __device__ __forceinline__ u32 largest_of_warp(u32 value) { return __reduce_max_sync(~0u, value); }
 
-// Of the values of the lanes before this one.
+// The sum over all lower lanes.
 __device__ __forceinline__ u32 sum_of_lanes_before(u32 value) {
   const u32 lane = threadIdx.x % 32;
   u32 sum = value;
@@ -37,18 +36,18 @@ __device__ __forceinline__ u32 sum_of_lanes_before(u32 value) {
   return sum - value;
 }
 
-// What `next`, of shared memory, was before it grew by `count`: the same in all lanes.
+// Adds `count` to `next` in shared memory and returns the old value in all lanes.
 __device__ __forceinline__ u32 take_numbers(u32& next, u32 count) {
   const u32 first = threadIdx.x % 32 == 0 ? atomicAdd(&next, count) : 0;
   return __shfl_sync(~0u, first, 0);
 }
 
-// A bit for each lane for which it is true, or that has the same value.
+// A bit for each lane where the condition is true, or which has the same value.
 __device__ __forceinline__ u32 lanes_that(bool is_true) { return __ballot_sync(~0u, is_true); }
 __device__ __forceinline__ u32 lanes_with_same(u32 value) { return __match_any_sync(~0u, value); }
 __device__ __forceinline__ u32 count_bits(u32 word) { return __popc(word); }
 
-// The shared memory that a launch asks for.
+// The dynamic shared memory of the launch.
 template <class Object>
 __device__ __forceinline__ Object& block_memory() {
   extern __shared__ __align__(16) u8 dynamic_memory[];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ldmatrix and stmatrix: a warp moves four 8x8 matrices of 16-bit elements between shared memory
-// and fragments laid out as wgmma's accumulators are; and the conversions on either side of them.
+// and fragments in the layout of wgmma's accumulators. Also the conversions between fp32 and packed
+// elements.
 #pragma once
 
 #include "device/config.cuh"
@@ -22,7 +23,7 @@ __device__ __forceinline__ void store_matrices(SharedAddress address, const u32 
       : "memory");
 }
 
-// Two floats, rounded to nearest even; `low` is the element of the lower address.
+// Packs two floats, rounded to nearest even; `low` is the element of the lower address.
 template <Element kElement>
 __device__ __forceinline__ u32 pack(float low, float high) {
   u32 packed;
@@ -51,8 +52,8 @@ __device__ __forceinline__ void unpack(u32 packed, float& low, float& high) {
   }
 }
 
-// The products of two elements each, rounded once, to nearest even; denormal numbers are kept.
-// (Through fp32 the smallest ones of bf16, below 2^-126, would be rounded twice.)
+// Multiplies two elements each, with one rounding to nearest even; subnormals are kept. (Going
+// through fp32 would round the smallest bf16 numbers, below 2^-126, twice.)
 template <Element kElement>
 __device__ __forceinline__ u32 multiply_packed(u32 a, u32 b) {
   u32 product;
@@ -64,7 +65,7 @@ __device__ __forceinline__ u32 multiply_packed(u32 a, u32 b) {
   return product;
 }
 
-// The larger of two elements each; NaN if one is.
+// The maximum of two elements each; NaN if either is NaN.
 template <Element kElement>
 __device__ __forceinline__ u32 maximum_packed(u32 a, u32 b) {
   u32 largest;

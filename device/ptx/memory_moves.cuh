@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What epilogues move between registers and memory a few elements at a time, in the machine's own
-// instructions. Tests replace this one file to run epilogues on a CPU.
+// Moves of a few elements between registers and memory, for epilogues, in PTX. Tests replace this
+// file to run epilogues on a CPU.
 #pragma once
 
 #include "device/layout/shared_address.cuh"
 
 namespace coda::device {
 
-// Two neighbouring elements of 16 bits: both in one access, or the first, or the second, each where
-// its flag is not 0; the others read as zero and are not written. Predicated instead of branching,
-// so that many are in flight at once.
+// Loads two neighbouring 16-bit elements: both in one access, only the first, or only the second,
+// depending on which flag is not 0. Other elements read as zero and are not written. Predicated
+// instead of branching, so that many accesses can be in flight.
 __device__ __forceinline__ u32 load_half_pair(u64 address, u32 both, u32 first, u32 second) {
   u32 packed;
   asm volatile(
@@ -34,7 +34,7 @@ __device__ __forceinline__ u32 load_half_pair(u64 address, u32 both, u32 first, 
       : "memory");
   return packed;
 }
-// The same of 8 bits.
+// The same for 8-bit elements.
 __device__ __forceinline__ u32 load_byte_pair(u64 address, u32 both, u32 first, u32 second) {
   u32 packed;
   asm volatile(
@@ -62,7 +62,7 @@ __device__ __forceinline__ u32 load_byte_pair(u64 address, u32 both, u32 first, 
 }
 __device__ __forceinline__ void load_float_pair(float (&x)[2], u64 address, u32 both, u32 first,
                                                 u32 second) {
-  // Each load has its own registers: into shared ones it would wait for the one before.
+  // Each load has its own registers: with shared ones it would wait for the previous load.
   asm volatile(
       "{\n"
       ".reg .pred both, first, second;\n"
@@ -119,7 +119,8 @@ __device__ __forceinline__ void store_half_pair(u64 address, u32 both, u32 first
       : "memory");
 }
 
-// Additions to fp32 in memory, at the memory. Two elements must be aligned to 8 bytes, four to 16.
+// Adds to fp32 numbers in memory with reduction instructions. Two elements must be aligned to 8
+// bytes, four to 16.
 __device__ __forceinline__ void add_float(u64 address, float x) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(x) : "memory");
 }
@@ -153,8 +154,8 @@ __device__ __forceinline__ void load_shared(u32 (&words)[2], SharedAddress addre
                : "memory");
 }
 
-// The product of two numbers at its full width, as one value: else the compiler would multiply what
-// it is multiplied with apart.
+// The full-width product of two numbers, opaque to the compiler, which would otherwise split later
+// multiplications.
 __device__ __forceinline__ u64 wide_product(u32 a, u32 b) {
   u64 product;
   asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));

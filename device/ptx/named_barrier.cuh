@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sixteen hardware barriers of a CTA, and on top of them the order in which the two ping-pong
-// warpgroups enter a section: each enters when the other has left.
-// Invariant: `enter` and `leave` alternate between the warpgroups; `open` is called once by the
-// second, so that the first may enter.
+// The sixteen hardware barriers of a CTA, and an ordering of the two ping-pong warpgroups built on
+// them: each enters a section after the other has left it.
+// Invariant: the warpgroups alternate in calling `enter` and `leave`; the second one calls `open`
+// once, so that the first may enter.
 #pragma once
 
 #include "device/config.cuh"
 
 namespace coda::device {
 
-// Barrier 0 is __syncthreads'. Of each there are two, one a consumer warpgroup.
+// Barrier 0 is __syncthreads'. Each name has two barriers, one for each consumer warpgroup.
 enum class NamedBarrier : u32 { mainloop_order = 1, epilogue_order = 3, warpgroup = 5 };
 
 __device__ __forceinline__ void named_barrier_sync(u32 id, u32 threads) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ void named_barrier_arrive(u32 id, u32 threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// The 128 threads of a consumer warpgroup.
+// Synchronises the 128 threads of a consumer warpgroup.
 __device__ __forceinline__ void synchronize_warpgroup() {
   const u32 consumer = threadIdx.x / kWarpgroupSize - 1;
   named_barrier_sync(static_cast<u32>(NamedBarrier::warpgroup) + consumer, kWarpgroupSize);

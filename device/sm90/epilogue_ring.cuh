@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring of staging buffers between an epilogue and memory. One group of planes serves a
-// sub-tile: a load warp fills it while the mainloop runs, consumer warps transform it in place, a
-// store warp sends it away and hands it back. So a consumer waits for a store only when the ring is
+// The ring of staging buffers between an epilogue and memory. A group of planes serves one
+// sub-tile: a load warp fills it during the mainloop, consumer warps transform it in place, and a
+// store warp writes it out and returns it. So a consumer waits for a store only if the ring is
 // full, and loads run ahead by as many sub-tiles as the ring holds. Planes that are only stored may
-// have slots of their own (device/layout/shared_layout.cuh), which consumers take from the store
-// warp. Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) -> free.
-// Without loads, consumers take a free group themselves. Invariant: all roles visit the groups in
-// the same order. A consumer's earlier turn at the same group is complete before its next (an order
-// barrier between ping-pong warpgroups, an even ring between cooperative ones), so a phase's parity
-// is never ambiguous.
+// have slots of their own (device/layout/shared_layout.cuh), which consumers get from the store
+// warp.
+// Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) -> free. Without
+// loads, consumers take a free group themselves.
+// Invariant: all roles visit the groups in the same order. A consumer finishes with a group before
+// its next turn at it (by an order barrier between ping-pong warpgroups, by an even ring length
+// between cooperative ones), so the parity of a phase is never ambiguous.
 #pragma once
 
 #include "device/epilogue/fragment_bytes.cuh"
@@ -22,10 +23,10 @@
 
 namespace coda::device {
 
-// A kernel may have several tile spaces (device/layout/space.cuh), whose sub-tiles pass through one
-// ring one after another: its groups are as large as the largest needs. If any space loads, the
-// load warp hands over every group, so that all barriers of a group keep one phase. A space without
-// planes leaves the ring alone.
+// A kernel may have several tile spaces (device/layout/space.cuh), whose sub-tiles use one ring one
+// after another; its groups have the size of the largest. If any space loads, the load warp hands
+// over every group, so that all barriers of a group have the same phase. A space without planes
+// does not use the ring.
 template <GemmConfig kConfig, RingShape kRing, bool kAnyLoads>
 struct EpilogueRing {
   static constexpr SharedLayout kShared = shared_layout(kConfig, kRing);
@@ -37,11 +38,11 @@ struct EpilogueRing {
   static constexpr u32 kSharers =
       kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
   static_assert(kShared.fits(), "the epilogue's staging does not fit beside the mainloop's stages");
-  // Each cooperative warpgroup has its own groups and slots, which it takes in their order.
+  // Each cooperative warpgroup has its own groups and slots, used in order.
   static_assert(kRings.groups % kSharers == 0 && kRings.slots % kSharers == 0);
   static_assert(kSharers != 1 || !kHasSlots);
 
-  // Where a role stands in the ring of groups and in that of slots.
+  // A role's positions in the rings of groups and slots.
   struct State {
     PipelineState<kGroups> group;
     PipelineState<larger(1, kRings.slots)> slot;
@@ -73,7 +74,7 @@ struct EpilogueRing {
     for (u32 slot = 0; slot < kRings.slots; ++slot) barrier_init(free_slot(slot), 1);
   }
 
-  // One thread of the load warp: all sub-tiles of one tile.
+  // Run by one thread of the load warp, for all sub-tiles of a tile.
   template <class Space, class Arguments>
   __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile,
                                        State& state) const {
@@ -103,13 +104,14 @@ struct EpilogueRing {
     State oldest;
     u32 count = 0;
   };
-  // How many are left reading while more are staged: enough to keep several stores in flight, few
-  // enough that loads find free groups.
+  // The number of groups that may still be read while more are staged: enough to keep several
+  // stores in flight, few enough that loads find free groups.
   static constexpr u32 kInFlight =
       larger(1, (kHasSlots ? smaller(kGroups, kRings.slots) : kGroups) / 2);
 
-  // One thread of the store warp: all sub-tiles of one tile. Groups go back as their stores have
-  // read them, or when there is nothing else to do; `drain` returns the last.
+  // Run by one thread of the store warp, for all sub-tiles of a tile. Groups are returned when
+  // their stores have read them, or when there is nothing else to do; `drain` returns the last
+  // ones.
   template <class Space, class Arguments>
   __device__ __forceinline__ void store(const Arguments& arguments, TileCoord tile, State& state,
                                         Unreleased& unreleased) const {
@@ -149,27 +151,27 @@ struct EpilogueRing {
     while (unreleased.count != 0) release(unreleased);
   }
 
-  // What a consumer warpgroup carries from tile to tile.
+  // The state of a consumer warpgroup between tiles.
   struct Consumer {
     State state;            // the tile's first sub-tile of this warpgroup
-    SharedAddress scratch;  // this warpgroup's: the buffer of its next sub-tile
+    SharedAddress scratch;  // the warpgroup's buffer for its next sub-tile
   };
 
   __device__ __forceinline__ SharedAddress scratch_of(u32 consumer) const {
     return scratch + consumer * kScratchBuffers * kScratchBytes;
   }
 
-  // One consumer warpgroup: its sub-tiles of one tile, whose first row and base column for this
-  // thread are given. `consumer` ends at the next tile's. `waited` runs when the last group has
-  // been received.
+  // Run by one consumer warpgroup, for its sub-tiles of one tile at the given first row and base
+  // column of this thread. Advances `consumer` to the next tile. Calls `waited` when the last group
+  // has been received.
   template <class Space, class Arguments, class Waited>
   __device__ __forceinline__ void transform(const Arguments& arguments,
                                             const typename Space::Rows& rows,
                                             const FragmentPosition& position, Consumer& consumer,
                                             const Accumulators& accumulators, Waited waited) const {
-    // Sub-tiles that are written before one fence for all of them, because a fence waits for the
-    // writes: the whole tile if the ring holds it; else, or with loads, each is passed on at once
-    // to make room for the next.
+    // The number of sub-tiles that are written before one common fence, because a fence waits for
+    // writes: the whole tile if the ring holds it and there are no loads; otherwise each sub-tile
+    // is passed on at once to make room for the next.
     constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig, Space::kTraits);
     constexpr bool kWhole = !kAnyLoads && kRings.groups >= sub_tiles(kConfig, Space::kTraits);
     constexpr u32 kBatch = kWhole || !Space::kTraits.staged() ? kOwn : 1;
@@ -214,22 +216,22 @@ struct EpilogueRing {
     FragmentPosition position = tile;
     position.row += kBlock * kWgmmaM;
     position.column += kFirst;
-    // A shuffle hides what sub-tiles have in common: the assembler would keep masks and addresses
-    // of all of them in registers, which it then spills.
+    // The shuffle hides common subexpressions of sub-tiles: the assembler would keep masks and
+    // addresses of all sub-tiles in registers and spill them.
     position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
     FragmentPosition first = position;
     constexpr u32 kSpan = Space::kTraits.group_span;
     if constexpr (kSpan == 0) {
       Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     } else if constexpr (kFirst % larger(1, kSpan) == 0) {
-      groups = groups_of<Space>();  // sums begin at 0
+      groups = groups_of<Space>();  // sums start at 0
       Space::template begin_groups<kBlock>(arguments, rows, groups, first);
     }
     if constexpr (Space::kTraits.staged()) receive(consumer.state);
     waited();
     const u32 own_fragment = fragment_offset(tile.thread, 0, kWidth);
     const SharedAddress first_fragment = group_address(consumer.state) + own_fragment;
-    // So that plane kRings.planes is the first of the slot.
+    // The address at which plane kRings.planes is the slot's first plane.
     const SharedAddress first_of_slot = slot_address(consumer.state) + own_fragment;
     // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
     const auto address = [&](u32 wide, u32 plane, u32 fragment, bool is_store) {
@@ -255,8 +257,8 @@ struct EpilogueRing {
         Space::next_sub_tile(groups);
       }
       values.groups = groups;
-      // Behind the walk, with places that it hides: what the fragments load would else be loaded
-      // ahead of it, into registers that it needs.
+      // After the walk, the position is hidden by a shuffle; otherwise the fragments' loads would
+      // be moved ahead of the walk, into registers that it needs.
       position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
       first = position;
       Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
@@ -315,8 +317,8 @@ struct EpilogueRing {
     }
   }
 
-  // Sums over the groups of the span from column kFirst of the tile on; `first` is the position of
-  // its first fragment, `load` gets a fragment of a sub-tile's plane.
+  // Sums over the groups of the span that starts at column kFirst of the tile. `first` is the
+  // position of its first fragment; `load` loads a fragment of a sub-tile's plane.
   template <class Space, u32 kBlock, u32 kFirst, class Arguments, class Groups, class Load>
   __device__ __forceinline__ void walk_groups(const Arguments& arguments,
                                               const typename Space::Rows& rows,
@@ -344,7 +346,7 @@ struct EpilogueRing {
     });
   }
 
-  // Sub-tiles use two buffers in turn.
+  // Sub-tiles alternate between two buffers.
   __device__ __forceinline__ void next_scratch(Consumer& consumer) const {
     const SharedAddress first = scratch_of(threadIdx.x / kWarpgroupSize - 1);
     consumer.scratch = consumer.scratch == first ? first + kScratchBytes : first;
@@ -357,7 +359,7 @@ struct EpilogueRing {
     --unreleased.count;
   }
 
-  // Without loads the group comes straight from the store warp.
+  // Without loads, the group comes directly from the store warp.
   __device__ __forceinline__ void receive(const State& state) const {
     if constexpr (kAnyLoads) {
       barrier_wait(full(state.group.stage), state.group.phase);
@@ -384,7 +386,7 @@ struct EpilogueRing {
   __device__ __forceinline__ SharedAddress group_address(const State& state) const {
     return groups + state.group.stage * kGroupBytes;
   }
-  // Less the planes of a group, whose numbers come first.
+  // Subtracts the planes of a group, because their numbers come first.
   __device__ __forceinline__ SharedAddress slot_address(const State& state) const {
     return slots + state.slot.stage * kSlotBytes - kGroupBytes;
   }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mainloop: one producer thread streams operand tiles into a ring of shared-memory stages by
-// TMA, consumer warpgroups multiply them by wgmma. It is the same for every program: a space only
-// says which descriptors a tile is loaded from (K segments one after another; a B tile in parts),
-// and epilogues never change it. Protocol of a stage: the producer waits until it is empty in every
-// CTA that it writes to, then announces the bytes that will arrive here (its own slice and its
-// peers') and issues its slice; a consumer waits until it is full, multiplies, and, once the tensor
-// cores have read it, tells every CTA that writes to it. Invariant: producers and consumers visit
-// the stages in the same order, tile after tile.
+// The mainloop: one producer thread streams operand tiles by TMA into a ring of shared-memory
+// stages, and consumer warpgroups multiply them by wgmma. It is the same for every program: a space
+// only provides the descriptors of a tile (K segments one after another; a B tile in parts), and
+// epilogues do not change it.
+// Protocol of a stage: the producer waits until the stage is empty in every CTA that it writes to,
+// announces the bytes that will arrive here (its own slice and those of its peers) and issues its
+// slice. A consumer waits until the stage is full, multiplies and, when the tensor cores have read
+// it, notifies every CTA that writes to it.
+// Invariant: producers and consumers visit the stages in the same order, tile after tile.
 #pragma once
 
 #include "device/layout/shared_layout.cuh"
@@ -43,7 +44,7 @@ struct Mainloop {
     }
   }
 
-  // One thread: all K blocks of one tile, segment after segment.
+  // Run by one thread, for all K blocks of one tile, segment after segment.
   template <class Space, class Arguments>
   __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile, u32 rank,
                                        State& state) const {
@@ -74,7 +75,8 @@ struct Mainloop {
     }
   }
 
-  // K blocks of every tile of a space: all that consumers know of its segments.
+  // The number of K blocks of each tile of a space; consumers need to know nothing else about its
+  // segments.
   template <class Space, class Arguments>
   __device__ __forceinline__ static u32 k_blocks(const Arguments& arguments) {
     u32 sum = 0;
@@ -85,19 +87,20 @@ struct Mainloop {
     return sum;
   }
 
-  // One warpgroup: accumulates its rows of one tile. `begun` runs kSteps times, given Constant<0>
-  // to Constant<kSteps - 1>: each when one of the first K blocks' wgmma have been issued, under
-  // which it may load (at once if there is none left). `issued` runs when the last have: from then
-  // on another warpgroup's may queue behind them. `scales(k)` are the OperandScales of K block k,
-  // if the configuration has any. On return the accumulators are complete and all stages released.
+  // Run by one warpgroup: accumulates its rows of one tile. `begun` is called kSteps times, with
+  // Constant<0> to Constant<kSteps - 1>, each time after the wgmma of one of the first K blocks
+  // have been issued, so that it can load meanwhile (after the last block, at once). `issued` is
+  // called after the last wgmma have been issued: another warpgroup's may then queue. `scales(k)`
+  // returns the OperandScales of K block k if the configuration has scales. On return the
+  // accumulators are complete and all stages released.
   template <u32 kSteps, class Begun, class Issued, class Scales>
   __device__ __forceinline__ void multiply(u32 k_blocks, u32 warpgroup_row, u32 rank, State& state,
                                            Accumulators& accumulators, Begun begun, Issued issued,
                                            Scales scales) const {
     constexpr Major kMajorA = kConfig.major_a();
     constexpr Major kMajorB = kConfig.major_b();
-    // Only a descriptor's low half has the address, and no step leaves it. The shuffles keep the
-    // assembler from making both anew for each K block.
+    // Only the low half of a descriptor has the address, and no step overflows it. The shuffles
+    // keep the assembler from recomputing both for each K block.
     const u32 base_a = __shfl_sync(~0u,
                                    static_cast<u32>(wgmma_descriptor(kMajorA, stages_a.byte)) +
                                        descriptor_step(kMajorA, warpgroup_row, 0),
@@ -105,11 +108,11 @@ struct Mainloop {
     const u32 base_b =
         __shfl_sync(~0u, static_cast<u32>(wgmma_descriptor(kMajorB, stages_b.byte)), 0);
     const auto release = release_of(rank);
-    // The position is the same in all lanes; a shuffle tells the assembler so, which then computes
+    // The position is equal in all lanes; the shuffle tells the assembler so, which then computes
     // descriptors in uniform registers.
     state.stage = __shfl_sync(~0u, state.stage, 0);
     state.phase = __shfl_sync(~0u, state.phase, 0);
-    // The instruction of one K of the stage, of the m-th 64 rows.
+    // The instruction for one K step of the stage and the m-th 64 rows.
     const auto multiply_add = [&](float (&sums)[kConfig.tile_n / 2], u32 m, u32 k, u32 adds) {
       const u32 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
       const u32 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
@@ -118,8 +121,8 @@ struct Mainloop {
           whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)), adds);
     };
     if constexpr (kConfig.promotes) {
-      // One copy of the block: with a first one that stands apart the assembler finds no registers
-      // for a tile of 256 x 128, and waits for each wgmma.
+      // The block's code exists only once: with a separate first block, the assembler finds no
+      // registers for a tile of 256 x 128 and waits for each wgmma.
 #pragma unroll
       for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
 #pragma unroll
@@ -138,7 +141,7 @@ struct Mainloop {
           for (u32 k = 0; k < kBlockK; k += kWgmmaK) multiply_add(sums, m, k, k == 0 ? 0 : 1);
           wgmma_commit();
           if (m == 0 && left > 1) next = scales(k_blocks - left + 1);
-          wgmma_wait<0>();  // while this warpgroup adds, the tensor cores work for the other
+          wgmma_wait<0>();  // while this warpgroup adds, the tensor cores work for the other one
           pin_registers(sums);
 #pragma unroll
           for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
@@ -166,9 +169,9 @@ struct Mainloop {
         }
         wgmma_commit();
       };
-      // The first block stands apart, so that the assembler sees that it does not read the
-      // accumulators: else they would be live from tile to tile, and no epilogue could use the
-      // registers of those that it has consumed.
+      // A separate first block shows the assembler that it does not read the accumulators.
+      // Otherwise they would be live between tiles, and an epilogue could not reuse the registers
+      // of consumed accumulators.
       multiply_block(Constant<1>{});
       u32 previous = state.stage;
       state.advance();
@@ -222,12 +225,12 @@ struct Mainloop {
     }
   }
 
-  // Each warp's first lanes speak to one writer each. Every warp arrives for itself: wgmma_wait
-  // speaks for the executing warp alone.
+  // The first lanes of each warp notify one writer each. Every warp arrives for itself, because
+  // wgmma_wait holds only for the executing warp.
   template <class Address>
   struct Release {
     bool speaks;
-    Address barriers;  // the writer's first stage's
+    Address barriers;  // of the writer's first stage
 
     __device__ __forceinline__ void stage(u32 index) const {
       const Address barrier = barriers + index * kBarrierBytes;

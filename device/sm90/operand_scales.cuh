@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scales of 8-bit operands by blocks, as a promoted sum takes them: what the products of one block
-// of K, 128 terms, are multiplied by where they join the accumulators. A thread needs the scales of
-// its rows of A and of its tile's columns of B; it loads those of the next block while the tensor
-// cores multiply this one, so that nothing waits for memory. Only blocks of 128 x 128 of B: a scale
-// for each column would be a register for each two accumulators.
+// Block scales of 8-bit operands: the sum of each K block (128 terms) is multiplied by them when it
+// is added to the accumulators. A thread needs the scales of its rows of A and of its tile's
+// columns of B; it loads those of the next block while the tensor cores multiply this one, so that
+// nothing waits for memory. B may only have blocks of 128 x 128: a scale per column would take a
+// register for each two accumulators.
 #pragma once
 
 #include "device/layout/space.cuh"
 
 namespace coda::device {
 
-// Columns of a tile that surely have one scale of B: a tile begins at a multiple of its columns.
+// Columns of a tile that certainly share one scale of B; a tile starts at a multiple of its
+// columns.
 constexpr u32 columns_of_scale(const GemmConfig& config, const EpilogueTraits& shape) {
   constexpr u32 kSpan = kSwizzleBytes;  // elements of 8 bits in a block of K, and rows of B
   const u32 columns = shape.natural_half != 0 ? config.tile_n : base_columns(config, shape);
@@ -24,8 +25,8 @@ struct OperandScales {
   float of_rows[kConfig.blocks_m()][2];
   float of_columns[kCount];
 
-  // Those of K block `k`, for the thread's first row and the tile's first base column. Outside the
-  // space they are 0, as accumulators are there.
+  // The scales of K block `k` for the thread's first row and the tile's first base column. They are
+  // 0 outside the space.
   template <class Arguments>
   __device__ __forceinline__ OperandScales(const Arguments& arguments, u32 row, u32 base_column,
                                            u32 k) {
@@ -51,13 +52,14 @@ struct OperandScales {
     }
   }
 
-  // Of a thread's accumulator i of the m-th 64 rows: pairs of columns, in two rows by turns.
+  // The factor for a thread's accumulator i of the m-th 64 rows; pairs of columns alternate between
+  // two rows.
   __device__ __forceinline__ float of(u32 m, u32 i) const {
     return of_rows[m][i / 2 % 2] * of_columns[i / 4 * 8 / kColumns];
   }
 };
 
-// Of a product without scales; nothing asks for them.
+// For a configuration without scales.
 struct NoScales {};
 
 }  // namespace coda::device

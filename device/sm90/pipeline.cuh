@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Position in a ring of shared-memory stages. A barrier's phase flips each time the ring wraps, so
-// a position is a stage and a parity. Constexpr, so that skipping (a ping-pong warpgroup passes
-// over the other's tile) is tested on the host against single steps.
+// A position in a ring of shared-memory stages: a stage and the parity of its phase, which flips
+// each time the ring wraps. Constexpr, so that skipping (a ping-pong warpgroup skips the other's
+// tile) is tested on the host against single steps.
 // Invariant: stage < kStages; phase is 0 or 1.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A persistent, warp-specialised kernel for the tile spaces of a program: a GEMM each, with an
-// epilogue. Warps of the first warpgroup are the producers (operands, epilogue loads, epilogue
-// stores), the other two warpgroups consume. Read top to bottom: each role is one loop over this
-// CTA's tiles, of all spaces one after another (tile_scheduler.cuh).
+// A persistent, warp-specialised kernel for the tile spaces of a program, each a GEMM with an
+// epilogue. Warps of the first warpgroup are producers (operands, epilogue loads, epilogue stores);
+// the other two warpgroups are consumers. Each role is one loop over this CTA's tiles of all spaces
+// (tile_scheduler.cuh).
 // Invariant: every role visits the same tiles in the same order, and every thread reaches the last
 // cluster barrier, because peers write into this CTA's shared memory until then.
 #pragma once
@@ -27,8 +27,7 @@ constexpr RingShape ring_of() {
   return shape;
 }
 
-// What a space loads for a tile under its mainloop: values of rows, then tables a fragment at a
-// time.
+// The number of loads during a tile's mainloop: row values, then one step per fragment of tables.
 template <class Space>
 constexpr u32 steps_under_mainloop() {
   return 1 + (Space::kTraits.keeps_tables ? kFragments : 0);
@@ -44,7 +43,7 @@ __device__ __forceinline__ void step_under_mainloop(const Arguments& arguments,
   }
 }
 
-// tile_counter: address of a u32 that is 0, for the scheduler of tiles.
+// tile_counter: the address of the scheduler's u32 counter, which is 0.
 template <GemmConfig kConfig, class... Spaces, class Arguments>
 __device__ __forceinline__ void program_kernel(const Arguments& arguments, u64 tile_counter) {
   static_assert((is_valid(kConfig, Spaces::kTraits) && ...));
@@ -56,7 +55,7 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments, u64 t
   constexpr bool kPingPong = kConfig.schedule == Schedule::ping_pong;
   using MainloopTurn = Turn<NamedBarrier::mainloop_order>;
   using EpilogueTurn = Turn<NamedBarrier::epilogue_order>;
-  // Who reads a tile's number: the consumers' warps, the load and the store warp.
+  // The readers of a tile number: the consumers' warps, the load warp and the store warp.
   constexpr u32 kReaders = kConsumerWarpgroups * kWarpgroupSize / kWarpSize + (kAnyLoads ? 1 : 0) +
                            (kRing.planes != 0 ? 1 : 0);
 
@@ -92,7 +91,7 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments, u64 t
   } else {
     cluster_sync();
   }
-  // The first number is taken while the kernel before this one ends.
+  // The first number is taken while the previous kernel ends.
   u32 first = 0;
   if (threadIdx.x == 0 && tiles.deals()) first = tiles.deal(arguments, 0);
   wait_for_predecessor();
@@ -154,13 +153,13 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments, u64 t
       ring_consumer.state.advance_by(consumer);
     }
     const u32 own_row = kPingPong ? 0 : consumer * kConfig.warpgroup_m();
-    u32 turn = 0;  // a constant in all threads, so that it needs none of their registers
+    u32 turn = 0;  // a constant in all threads, so it takes none of their registers
     const auto next = [&] { return tiles.receive_by_warp(turn++); };
     tiles.walk(arguments, next(), next, [&](auto tag, TileCoord tile) {
       using Space = typename decltype(tag)::Type;
       constexpr bool kStaged = Space::kTraits.staged();
       const u32 k_blocks = Main::template k_blocks<Space>(arguments);
-      if (!own) {  // the other ping-pong warpgroup's tile
+      if (!own) {  // a tile of the other ping-pong warpgroup
         state.advance_by(k_blocks);
         if constexpr (kStaged) {
           ring_consumer.state.advance_by(sub_tiles(kConfig, Space::kTraits));
@@ -176,10 +175,10 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments, u64 t
                                       .rows = Space::rows(arguments),
                                       .columns = Space::columns(arguments)};
       if constexpr (kPingPong) MainloopTurn::enter(consumer);
-      // What the epilogue knows of rows is loaded under the mainloop; tables' rows, which lie
-      // anywhere, take longer than its last blocks, and longer than one, so they are spread. But a
-      // ping-pong warpgroup has the tensor cores for itself, and would leave them idle while it
-      // waits for an index: it does this when the other has its turn.
+      // Row data of the epilogue are loaded during the mainloop. Rows of tables are scattered in
+      // memory, so their loads take longer than one block and are spread over several. A ping-pong
+      // warpgroup has the tensor cores for itself and would leave them idle while it waits for an
+      // index, so it loads during the other warpgroup's turn.
       constexpr u32 kSteps = steps_under_mainloop<Space>();
       const auto begin = [&](auto step) {
         step_under_mainloop<Space, decltype(step)::value>(arguments, rows, position);

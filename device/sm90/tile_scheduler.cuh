@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tiles a persistent CTA computes: a counter in memory deals them out. A cluster takes the
-// next number when it is about to load that tile. So CTAs that begin late leave tiles to the
-// others. CTAs begin late where another kernel has their multiprocessors, as NCCL's has beside a
-// product. If each CTA had its tiles from the start, the launch would take as long as the latest
-// CTA. The thread that loads operands in the cluster's first CTA takes the numbers. It sends each
-// to all roles of all CTAs, through a ring of slots in shared memory. Protocol of a slot: empty
-// (all have read it) -> full (the number has arrived). A number behind the last tile ends a walk.
-// Invariants: every role visits the same tiles in the same order. The counter is 0 before a launch
-// and behind it: each cluster takes one number too many, and the last of these wraps it around.
-// Launches that follow one another in a stream may share a counter, even where the next begins
-// under the end of this one: a CTA lets it begin after its own last number.
+// Distributes tiles to persistent CTAs through a counter in memory. A cluster takes the next number
+// when it is about to load that tile, so CTAs that start late leave tiles to the others. CTAs start
+// late if another kernel occupies their multiprocessors, for example NCCL's during a GEMM. With a
+// fixed distribution the launch would take as long as the latest CTA. In the first CTA of a
+// cluster, the thread that loads operands takes the numbers and sends each to all roles of all
+// CTAs, through a ring of slots in shared memory.
+// Protocol of a slot: empty (all have read it) -> full (the number has arrived). A number after the
+// last tile ends the loop.
+// Invariants: every role visits the same tiles in the same order. The counter is 0 before and after
+// a launch: each cluster takes one number too many, and the last of these resets it. Consecutive
+// launches in a stream may share a counter even if they overlap, because a CTA lets the next launch
+// start only after its own last number.
 #pragma once
 
 #include "device/layout/shared_layout.cuh"
@@ -19,15 +20,15 @@
 
 namespace coda::device {
 
-// Names a space as a value.
+// Passes a space type as a value.
 template <class Space>
 struct SpaceTag {
   using Type = Space;
 };
 
 // kReaders: warps and threads of a CTA that read numbers, without the thread that loads operands.
-// The tiles of all spaces are one list, so that a space's last wave is filled by the next one's
-// first tiles.
+// The tiles of all spaces form one list, so that the last wave of a space is filled with tiles of
+// the next.
 template <GemmConfig kConfig, u32 kReaders, class... Spaces>
 struct TileScheduler {
   static constexpr u32 kCtas = kConfig.cluster_size();
@@ -45,7 +46,8 @@ struct TileScheduler {
 
   __device__ __forceinline__ bool deals() const { return kCtas == 1 || rank == 0; }
 
-  // The cluster's next tile, as its `turn`-th; by the thread that loads operands where it deals.
+  // The cluster's next tile, its `turn`-th. Called by the thread that loads operands, in the CTA
+  // that deals.
   template <class Arguments>
   __device__ __forceinline__ u32 deal(const Arguments& arguments, u32 turn) const {
     const u32 slot = turn % kTileSlots;
@@ -61,22 +63,23 @@ struct TileScheduler {
     return tile;
   }
 
-  // What was dealt, for a thread by itself.
+  // Receives a number in a single thread.
   __device__ __forceinline__ u32 receive(u32 turn) const {
     const u32 tile = wait_for_number(turn);
     barrier_arrive(cluster_address(empty(turn % kTileSlots), 0));
     return tile;
   }
-  // And for all threads of a warp.
+  // Receives a number in all threads of a warp.
   __device__ __forceinline__ u32 receive_by_warp(u32 turn) const {
-    // The shuffle tells the assembler that the number is the same in all lanes, and that all have
-    // read it.
+    // The shuffle tells the assembler that the number is equal in all lanes, and waits until all
+    // have read it.
     const u32 tile = __shfl_sync(~0u, wait_for_number(turn), 0);
     barrier_arrive_by_warp(empty(turn % kTileSlots), 0);
     return tile;
   }
 
-  // visit(SpaceTag<Space>, tile) from tile `first` on; next() is the number of the one after it.
+  // Calls visit(SpaceTag<Space>, tile) for each tile from `first` on; next() returns the following
+  // number.
   template <class Arguments, class Next, class Visit>
   __device__ __forceinline__ void walk(const Arguments& arguments, u32 first, Next next,
                                        Visit visit) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A column partial of 64 rows: a warp reduces its 8 rows from the top down, and then one thread a
-// column merges the eight warps' results from the top down.
+// A column partial of 64 rows: each warp reduces its 8 rows from top to bottom; then one thread per
+// column merges the results of the eight warps in order.
 #pragma once
 
 #include "device/tiles/vector_access.cuh"
@@ -14,7 +14,7 @@ struct ReducedColumns {
   Reduced<kKind> column[kThreadColumns];
 };
 
-// One row more, of which `valid` columns exist (0: the row does not).
+// Adds one row, of which `valid` columns exist (0: the row does not exist).
 template <bool kVector, Reduction kKind>
 __device__ __forceinline__ void add_row(ReducedColumns<kKind>& to,
                                         const Elements<kThreadColumns>& x, u32 valid) {
@@ -25,11 +25,11 @@ __device__ __forceinline__ void add_row(ReducedColumns<kKind>& to,
   }
 }
 
-// Floats of shared memory that the largest reduction needs.
+// Floats of shared memory for the largest reduction.
 inline constexpr u32 kColumnScratch = fields_of(Reduction::mean_m2) * kTileWarps * kBlockColumns;
 
-// All threads of a block. `natural(j)` is where base column j stands in the partial, whose rows are
-// `pitch` elements apart; `span` of `spans` is the block's 64 rows.
+// Called by all threads of a block. `natural(j)` is the column of base column j in the partial,
+// whose rows are `pitch` elements apart; `span` of `spans` is the index of the block's 64 rows.
 template <Reduction kKind, class Natural>
 __device__ __forceinline__ void store_column_partial(float* scratch,
                                                      const ReducedColumns<kKind>& reduced,

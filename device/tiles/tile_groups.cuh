@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and largest magnitudes of groups of columns (heads) that a warp holds whole, in every
-// element of the group: a value with one column a group is kept as one of the base width whose
-// columns repeat.
+// Sums and largest magnitudes of column groups (heads) that fit into a warp. Every element of a
+// group gets the result: a value with one column per group is stored as one of base width with
+// repeated columns.
 #pragma once
 
 #include "device/ptx/lanes.cuh"
@@ -11,7 +11,7 @@
 namespace coda::device {
 
 // A group has kGroup base columns, a power of two up to 256; `members` as for a row partial. Both
-// kinds begin at 0.
+// kinds start at 0.
 template <Reduction kKind, u32 kGroup, class... Members>
 __device__ __forceinline__ Elements<kThreadColumns> group_fold(const Members&... members) {
   static_assert(kGroup >= 1 && kGroup <= kBlockColumns && (kGroup & (kGroup - 1)) == 0);
@@ -40,7 +40,7 @@ __device__ __forceinline__ Elements<kThreadColumns> group_abs_max(const Members&
   return group_fold<Reduction::abs_max, kGroup>(members...);
 }
 
-// Stores the columns that are the first of their group; column(i) is base or natural column i.
+// Stores the first column of each group; column(i) is base or natural column i.
 template <Element kStored, class Column>
 __device__ __forceinline__ void store_groups(u64 tensor, u64 row, u32 valid, u32 group,
                                              const Column& column,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest magnitude of a block's values, raised in memory. Magnitudes are ordered as their bits
-// are; what is no number lies above them all.
+// The largest magnitude of a block's values, raised in memory. Magnitudes have the same order as
+// their bits; NaN is above all numbers.
 #pragma once
 
 #include "device/ptx/global_memory.cuh"
@@ -10,7 +10,7 @@
 
 namespace coda::device {
 
-// One row more, of which `valid` columns exist; as a tree, three comparisons deep instead of eight.
+// Adds one row, of which `valid` columns exist, as a tree: three comparisons deep instead of eight.
 template <bool kVector>
 __device__ __forceinline__ void add_magnitudes(u32& largest, const Elements<kThreadColumns>& x,
                                                u32 valid) {
@@ -27,7 +27,7 @@ __device__ __forceinline__ void add_magnitudes(u32& largest, const Elements<kThr
   largest = larger(largest, bits[0]);
 }
 
-// All threads of a block. `scratch`: a float for each warp that nothing else uses.
+// Called by all threads of a block. `scratch`: a float per warp for this call only.
 __device__ __forceinline__ void raise_maximum(float* scratch, u64 scalar, u32 largest) {
   const u32 thread = thread_index();
   largest = largest_of_warp(largest);

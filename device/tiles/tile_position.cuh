@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values a thread of a kernel without a product holds: eight neighbouring base columns of one
-// row, or of a few rows below each other. Pure arithmetic, tested on the host.
-// Invariant: 64 base columns of a row, which one row partial covers, lie in eight neighbouring
-// lanes of one warp; groups of 128 and 256 columns that divide the width never straddle two warps.
+// The assignment of values to threads in a kernel without a GEMM: a thread has eight neighbouring
+// base columns of one row or of a few consecutive rows. Pure arithmetic, tested on the host.
+// Invariant: the 64 base columns of a row partial belong to eight neighbouring lanes of one warp;
+// groups of 128 and 256 columns that divide the width never cross warps.
 #pragma once
 
 #include "device/types.cuh"
@@ -14,12 +14,12 @@ inline constexpr u32 kPartialSpan = 64;  // columns of a row partial, rows of a 
 inline constexpr u32 kSpanThreads = kPartialSpan / kThreadColumns;
 inline constexpr u32 kTileThreads = 256;
 inline constexpr u32 kTileWarps = kTileThreads / 32;
-// A block that makes column partials covers 64 rows of so many columns; a warp has 8 of the rows.
+// A block with column partials covers 64 rows of this many columns; each warp has 8 rows.
 inline constexpr u32 kBlockColumns = 32 * kThreadColumns;
 inline constexpr u32 kWarpRows = kPartialSpan / kTileWarps;
 
-// A divisor that is known before the launch: a multiplication and a shift divide by it, where a
-// division takes twenty instructions, each waiting for the one before.
+// A divisor that is known before the launch: division becomes a multiplication and a shift. An
+// ordinary division takes twenty dependent instructions.
 struct Divisor {
   u32 value;
   u32 multiplier;
@@ -32,7 +32,7 @@ constexpr Divisor divisor_of(u32 value) {
   return {
       .value = value, .multiplier = static_cast<u32>((power + value - 1) / value), .shift = shift};
 }
-// Of dividends below 2^31.
+// For dividends below 2^31.
 constexpr u32 operator/(u32 dividend, const Divisor& by) {
   return static_cast<u32>(static_cast<u64>(dividend) * by.multiplier >> by.shift);
 }
@@ -43,9 +43,9 @@ constexpr u32 operator%(u32 dividend, const Divisor& by) {
 constexpr u32 value_of(const Divisor& by) { return by.value; }
 constexpr u32 value_of(u32 by) { return by; }
 
-// For the columns of a thread's elements: without vectors there is a division for each, and the
-// branches that a division has keep the assembler from preparing all of them, in registers, at
-// once.
+// For the columns of a thread's elements: without vectors each element needs a division. The
+// branches of an ordinary division keep the assembler from computing all addresses ahead in
+// registers.
 template <bool kVector>
 constexpr auto column_divisor(const Divisor& by) {
   if constexpr (kVector) {
@@ -56,20 +56,19 @@ constexpr auto column_divisor(const Divisor& by) {
 }
 
 struct TilePosition {
-  u32 row = 0;     // the thread's first row; may lie outside
-  u32 column = 0;  // its first base column; may lie outside
-  u32 valid = 0;   // how many of its eight columns exist
+  u32 row = 0;     // first row; may be outside
+  u32 column = 0;  // first base column; may be outside
+  u32 valid = 0;   // number of its eight columns that exist
 };
 
 constexpr u32 valid_columns(u32 column, u32 columns) {
   return column < columns ? smaller(kThreadColumns, columns - column) : 0;
 }
 
-// Where columns are reduced, what lies outside reads whole vectors of the last columns, and of the
-// last row, and all that it makes of them is masked. So loads have no condition, and their
-// addresses are found ahead of all of them: with a condition the assembler finds each address
-// behind it from constants that it loads there, and has too few marks by which an instruction
-// awaits another; a load then waited for the data of the one before.
+// If columns are reduced, threads outside read whole vectors of the last columns and the last row,
+// and their results are masked. So loads have no condition, and all addresses are computed before
+// the loads. With conditions the assembler computes each address after its condition and has too
+// few scoreboard entries, so that each load waits for the previous one.
 template <bool kVector>
 constexpr u32 loaded_column(u32 column, u32 columns) {
   return kVector ? smaller(column, columns - kThreadColumns) : column;
@@ -79,7 +78,7 @@ constexpr u32 loaded_columns(u32 valid) {
   return kVector ? kThreadColumns : valid;
 }
 
-// Spans of 64 columns, numbered along the rows, of which one has `spans`; each with `thread_rows`
+// Spans of 64 columns, numbered along the rows; a row has `spans` of them; each has `thread_rows`
 // rows.
 template <class Spans>
 constexpr TilePosition span_position(u32 block, u32 thread, u32 columns, const Spans& spans,
@@ -108,16 +107,16 @@ constexpr u64 column_blocks(u64 rows, u64 columns) {
   return (columns + kBlockColumns - 1) / kBlockColumns * ((rows + kPartialSpan - 1) / kPartialSpan);
 }
 
-// Where member `member` of base column `column` stands in a row of pairs: each 2 * half columns
-// hold half first members, then half second ones.
+// The position of member `member` of base column `column` in a row of pairs: each 2 * half columns
+// hold half first members, then half second members.
 template <class Half>
 constexpr u32 pair_column(u32 column, const Half& half, u32 member) {
   return column + (column / half + member) * value_of(half);
 }
 
-// Columns of a thread's elements, as a function of the element. With vectors they are neighbours
-// (or `kStride` apart) and the first one is found once, ahead of all loads: found anew for each, it
-// stands between them, and each waits for the arithmetic of those before.
+// The columns of a thread's elements, as a function of the element. With vectors they are adjacent
+// (or `kStride` apart), and the first column is computed once before all loads; otherwise each load
+// would wait for the address arithmetic of the previous ones.
 template <bool kVector, u32 kStride = 1, class Column>
 constexpr auto neighbours(const Column& column) {
   if constexpr (kVector) {

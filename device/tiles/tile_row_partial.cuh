@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row partial of 64 base columns: first a thread's eight columns from left to right (of pairs the
-// first member before the second), then its eight lanes as a tree.
+// A row partial of 64 base columns: first the eight columns of each thread from left to right (for
+// pairs, the first member before the second), then its eight lanes as a tree.
 #pragma once
 
 #include "device/tiles/vector_access.cuh"
@@ -8,7 +8,7 @@
 
 namespace coda::device {
 
-// In all lanes of a span.
+// The fold over all lanes of a span.
 template <Reduction kKind>
 __device__ __forceinline__ float span_fold(float x) {
 #pragma unroll
@@ -16,7 +16,7 @@ __device__ __forceinline__ float span_fold(float x) {
   return x;
 }
 
-// `function(sum so far, x)` over the values that exist: with vectors all or none.
+// Folds `function(sum so far, x)` over the values that exist; with vectors that is all or none.
 template <bool kVector, class Function, class... Members>
 __device__ __forceinline__ float fold_values(float start, u32 valid, const Function& function,
                                              const Members&... members) {
@@ -28,14 +28,14 @@ __device__ __forceinline__ float fold_values(float start, u32 valid, const Funct
   return kVector && valid == 0 ? start : result;
 }
 
-// The fields of a partial as they lie in memory.
+// The fields of a partial in memory.
 template <Reduction kKind>
 struct RowPartial {
   float lane[lanes_of(kKind)];
 };
 
-// Of one row, in all lanes of a span. `members`: a value of the base width, or both members of one
-// of twice that. `valid` is 0 if the row does not exist.
+// The partial of one row, in all lanes of a span. `members`: a value of base width, or both members
+// of a wide value. `valid` is 0 if the row does not exist.
 template <Reduction kKind, bool kVector, class... Members>
 __device__ __forceinline__ RowPartial<kKind> row_partial(u32 columns, const TilePosition& at,
                                                          u32 valid, const Members&... members) {
@@ -68,8 +68,8 @@ __device__ __forceinline__ RowPartial<kKind> row_partial(u32 columns, const Tile
   return result;
 }
 
-// Those of rows `row`, row + 1, ..., of `rows`: each is written by a lane of its own. `pitch`:
-// elements between rows of the partial.
+// Stores the partials of rows `row`, row + 1, ..., below `rows`; each is written by its own lane.
+// `pitch`: elements between rows of the partial.
 template <Reduction kKind, u32 kRows>
 __device__ __forceinline__ void store_row_partials(u64 tensor, u32 pitch, u32 rows, u32 row,
                                                    u32 columns, const TilePosition& at,

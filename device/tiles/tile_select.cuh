@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one value of a row that an index names: stored by the thread that holds it, and 0 by the
-// thread of column 0 where no column has that index.
+// Stores the value of a row at a given column index: the thread that holds it stores it; if there
+// is no such column, the thread with column 0 stores 0.
 #pragma once
 
 #include "device/tiles/vector_access.cuh"
 
 namespace coda::device {
 
-// `place` is the row's element of the tensor; `columns` those of the value x is a plane of.
+// `place` is the row's element in the tensor; `columns` is the number of columns of the whole
+// value.
 template <Element kStored, bool kVector, class Column>
 __device__ __forceinline__ void store_selected(u64 tensor, u64 place, u32 valid, u32 index,
                                                u32 columns, const Column& column,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of a tile stored by columns: a column of the tile is a row of the tensor. Bytes, which is
-// what products of 8-bit operands want in both orders, are gathered four rows to a word by each
-// thread and pass through shared memory, so that 64 neighbouring bytes leave together. Other types
-// are stored one by one: nothing needs them fast.
+// Stores a tile transposed: a column of the tile becomes a row of the tensor. 8-bit values (GEMMs
+// with 8-bit operands need both orders) are gathered four rows to a word by each thread and pass
+// through shared memory, so that 64 neighbouring bytes are written together. Other types are stored
+// one by one, because they need no speed.
 #pragma once
 
 #include "device/ptx/lanes.cuh"
@@ -15,7 +15,7 @@ struct TransposedBytes {
   u32 row[kWarpRows][2];
 };
 
-// `row` is one of the thread's eight, known when the kernel is compiled.
+// `row`: one of the thread's eight, a compile-time constant.
 template <Element kStored>
 __device__ __forceinline__ void put_row(TransposedBytes& to, u32 row,
                                         const Elements<kThreadColumns>& x) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ void put_row(TransposedBytes& to, u32 row,
   to.row[row][1] = bytes.word[1];
 }
 
-// Four rows of four bytes become four columns.
+// Transposes a 4x4 block of bytes.
 __device__ __forceinline__ void transpose_bytes(u32 (&word)[4]) {
   const u32 first = __byte_perm(word[0], word[1], 0x5140);  // columns 0 and 1 of rows 0 and 1
   const u32 second = __byte_perm(word[0], word[1], 0x7362);
@@ -37,13 +37,14 @@ __device__ __forceinline__ void transpose_bytes(u32 (&word)[4]) {
   word[3] = __byte_perm(second, fourth, 0x7632);
 }
 
-// Floats of shared memory. A column's 16 words are 17 apart: the threads of a warp then write, and
-// read, words of different banks.
+// Floats of shared memory. The 16 words of a column have a pitch of 17, which avoids bank conflicts
+// for reads and writes.
 inline constexpr u32 kTransposedPitch = kPartialSpan / 4 + 1;
 inline constexpr u32 kTransposedScratch = kBlockColumns * kTransposedPitch;
 
-// All threads of a block. `natural(j)` is the tensor's row for base column j; its rows are `pitch`
-// bytes apart. The block's rows of the tile begin at `first`; the tile has `rows` and `columns`.
+// Called by all threads of a block. `natural(j)` is the tensor's row for base column j; its rows
+// are `pitch` bytes apart. The block's rows of the tile start at `first`; the tile has `rows` and
+// `columns`.
 template <class Natural>
 __device__ __forceinline__ void store_transposed_bytes(float* scratch, const TransposedBytes& x,
                                                        u64 tensor, u32 pitch, u32 first, u32 rows,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thread block clusters: a CTA's place in its cluster, the barrier over all its threads, and
-// numbers that the clusters of a launch share.
+// Thread block clusters: a CTA's rank, the barrier over all threads of a cluster, and a counter
+// shared by the clusters of a launch.
 #pragma once
 
 #include "device/types.cuh"
@@ -13,7 +13,8 @@ __device__ __forceinline__ u32 cluster_cta_rank() {
   return rank;
 }
 
-// All threads of all CTAs. A CTA may leave only after the others have stopped writing to it.
+// Synchronises all threads of all CTAs. A CTA may exit only after the others have stopped writing
+// to it.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
@@ -21,7 +22,7 @@ __device__ __forceinline__ void cluster_sync() {
           : "memory");
 }
 
-// The number at `counter` (u32, global), which then grows by one, or to 0 where it was `last`.
+// Returns the u32 at `counter` (global) and increments it, or resets it to 0 if it was `last`.
 __device__ __forceinline__ u32 take_number(u64 counter, u32 last) {
   u32 number;
   asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"

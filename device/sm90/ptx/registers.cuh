@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// setmaxnreg: a producer warpgroup, which computes addresses only, gives registers to the
+// setmaxnreg: the producer warpgroup, which only computes addresses, gives registers to the
 // consumers, which hold the accumulators. Every warp of the warpgroup must execute it.
 #pragma once
 

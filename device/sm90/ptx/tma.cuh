@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bulk copy engine (TMA): one thread moves a box of a tensor between device and shared memory.
-// Loads complete on an mbarrier; stores complete in bulk groups of the thread that issued them.
-// Coordinates count elements, contiguous dimension first. What lies outside the tensor is loaded as
-// zero and never stored, which is how ragged sizes need no code; but a store is clipped along the
-// contiguous dimension to whole 16 bytes only (measured), so rows are padded to that at least, and
-// a tensor that continues beyond its segment must end it at a multiple of 8 elements.
-// Invariant: shared memory that ordinary stores wrote is fenced (`fence_async_proxy`) before TMA
+// TMA: one thread moves a box of a tensor between device and shared memory. Loads complete on an
+// mbarrier; stores complete in bulk groups of the issuing thread. Coordinates count elements,
+// contiguous dimension first. Elements outside the tensor are loaded as zero and never stored, so
+// ragged sizes need no code. But along the contiguous dimension a store is clipped only to whole 16
+// bytes (measured), so rows are padded to that, and a tensor that continues beyond its segment must
+// end the segment at a multiple of 8 elements.
+// Invariant: shared memory written by ordinary stores is fenced (`fence_async_proxy`) before TMA
 // reads it.
 #pragma once
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ void tma_load(SharedAddress destination, const Tensor
       : "memory");
 }
 
-// The same box to the same offset of every CTA in `mask`, completing on each one's own barrier.
+// Loads the box to the same offset of every CTA in `mask`; each completes on its own barrier.
 __device__ __forceinline__ void tma_load_multicast(SharedAddress destination, const TensorMap* map,
                                                    u32 inner, u32 outer, SharedAddress barrier,
                                                    u16 mask) {
@@ -37,9 +37,9 @@ __device__ __forceinline__ void tma_load_multicast(SharedAddress destination, co
       : "memory");
 }
 
-// What is touched once should leave L2 first: an epilogue's planes would otherwise push out operand
-// tiles that the next column of tiles needs (measured: a fifth fewer bytes from memory, and up to 4
-// % of the time, where an epilogue moves five planes).
+// Data that is used once should leave L2 first. Otherwise an epilogue's planes evict operand tiles
+// that the next column of tiles needs. (Measured for an epilogue with five planes: a fifth fewer
+// bytes from memory, and up to 4 % of the time.)
 __device__ __forceinline__ u64 evict_first_policy() {
   u64 policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -68,13 +68,13 @@ __device__ __forceinline__ void store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until all but the newest kPending groups have read their shared memory, which is then free.
+// Waits until all but the newest kPending groups have read their shared memory.
 template <u32 kPending>
 __device__ __forceinline__ void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// Orders this thread's ordinary shared-memory accesses before later ones of TMA and wgmma.
+// Orders this thread's ordinary shared-memory accesses before later accesses by TMA and wgmma.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma: a warpgroup multiplies a block of A, 64 rows of 32 bytes, by one of B, N rows of 32 bytes,
-// both in shared memory, into fp32 accumulators in its registers, asynchronously. Only the
-// instruction and its fences are here; wgmma_descriptor.cuh says how the operands lie. A macro
-// writes the instruction once for all element types, because the type is part of an assembly
-// string, which no template can compose. Invariant: between a `wgmma_fence` and the `wgmma_wait`
-// that retires a group, nothing else touches its accumulators (otherwise the assembler serialises
-// the instructions).
+// wgmma: a warpgroup multiplies a block of A (64 rows of 32 bytes) by a block of B (N rows of 32
+// bytes), both in shared memory, into fp32 accumulators in its registers, asynchronously. This file
+// has only the instruction and its fences; wgmma_descriptor.cuh describes the operands. The
+// instruction is written in a macro, because the element type is part of the assembly string, which
+// a template cannot compose.
+// Invariant: between a `wgmma_fence` and the `wgmma_wait` that retires a group, nothing else
+// accesses its accumulators (otherwise the assembler serialises the instructions).
 #pragma once
 
 #include "device/config.cuh"
@@ -21,13 +21,13 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Until at most kPending of the newest groups are still running.
+// Waits until at most kPending of the newest groups are still running.
 template <u32 kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Keeps the compiler from moving uses of accumulators across the wait before it.
+// Keeps the compiler from moving uses of accumulators above the preceding wait.
 template <u32 kCount>
 __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
 #pragma unroll
@@ -143,8 +143,8 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-// One instruction for each pair of types: those of 16 bits are multiplied by their own, and can be
-// transposed on the way; those of 8 bits by each other.
+// One instruction per pair of types. 16-bit types are multiplied by the same type and may be
+// transposed; 8-bit types may be mixed.
 #define CODA_WGMMA_OF_TYPES(instruction, transposes)                 \
   if constexpr (kA == Element::bf16) {                               \
     instruction("16", "bf16", "bf16", transposes);                   \
@@ -160,11 +160,11 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
     instruction("32", "e5m2", "e5m2", "");                           \
   }
 
-// d = a · b, plus d if `accumulate`; a and b are shared-memory descriptors, of elements kA and kB.
+// d = a · b, plus d if `accumulate`; a and b are shared-memory descriptors of elements kA and kB.
 template <u32 kN, Element kA, Element kB, Major kMajorA, Major kMajorB>
 __device__ __forceinline__ void wgmma(float (&d)[kN / 2], u64 a, u64 b, u32 accumulate) {
   static_assert(are_operands(kA, kB));
-  // Only of 16-bit elements an instruction can transpose; where it cannot, the numbers are unused.
+  // Only instructions for 16-bit elements can transpose; for others these numbers are unused.
   constexpr int kTransposeA = kMajorA == Major::outer ? 1 : 0;
   constexpr int kTransposeB = kMajorB == Major::outer ? 1 : 0;
   static_assert(is_16_bits(kA) || kTransposeA + kTransposeB == 0);
