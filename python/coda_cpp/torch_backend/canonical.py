@@ -52,8 +52,8 @@ _LOGICAL = {_named(name) for name in ("logical_and", "logical_or", "logical_xor"
 
 
 def rewrite(graph: fx.Graph) -> None:
-    """What is the same wherever it stands. A region's results need not have the strides that a view
-    asks for."""
+    """Rewrites that are valid in every context. Views become reshapes, because a
+    region's results need not have the strides that a view requires."""
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
@@ -95,7 +95,7 @@ def rewrite(graph: fx.Graph) -> None:
 
 
 def _is_conversion(node: fx.Node) -> bool:
-    """To another type and no more, said in another way than to.dtype."""
+    """Whether the node only converts to another type, by another operation than to.dtype."""
     return (getattr(node.target, "overloadpacket", None) in (_aten.to, _aten.type_as)
             and node.target is not _aten.to.dtype and node.kwargs.get("memory_format") is None
             and not any(isinstance(arg, torch.memory_format) for arg in node.args)
@@ -107,7 +107,7 @@ def _has_same_shape(node: fx.Node) -> bool:
 
 
 def _without_expand(node: fx.Node) -> None:
-    """Elementwise operations expand by themselves."""
+    """Removes an expand before an elementwise operation, which broadcasts itself."""
     source = node.args[0]
     for user in list(node.users):
         if user.target in layouts.BROADCASTING and any(
@@ -128,7 +128,7 @@ def _without_empty_parts(node: fx.Node) -> None:
 
 
 def _is_weight(node: Any) -> bool:
-    """Whether it is given to the graph, or a view or a conversion of what is."""
+    """Whether the node is an input of the graph, or a view or a conversion of one."""
     while isinstance(node, fx.Node) and node.op == "call_function":
         if node.target not in _OF_WEIGHTS:
             return False
@@ -147,8 +147,8 @@ _OF_WEIGHTS = {*layouts.VIEWS, *layouts.TURNS, _aten.to.dtype, _aten.t.default, 
 
 
 def _turned(node: fx.Node, weight: fx.Node) -> fx.Node:
-    """The transpose of a weight that the node reads. A conversion stays the last thing done to it,
-    since gradients are told what a weight was rounded from (replace.as_region)."""
+    """The transpose of a weight that the node reads. A conversion stays the last operation, because
+    replace.as_region must find the tensor from which a weight was rounded."""
     if weight.op == "call_function" and weight.target in layouts.TURNS:
         if layouts.order_of(weight) == [1, 0]:
             return weight.args[0]
@@ -165,7 +165,8 @@ def _is_turned(weight: fx.Node) -> bool:
 
 
 def _rewrite_product(node: fx.Node) -> None:
-    """Linear layers, which know whether their weight is a transpose: it is read as it lies."""
+    """Rewrites a product to a linear layer. The layer's metadata say whether its weight is a
+    transpose, so the weight is read without a copy."""
     made, target = node, node.target
     if target is _EINSUM:
         made = _einsum(node, *node.args[:2])
@@ -187,7 +188,7 @@ def _rewrite_product(node: fx.Node) -> None:
     elif target is LINEAR:
         node.meta[layouts.TURNED] = _is_turned(node.args[1])
     if made is not node and made is not None:
-        made.meta["val"] = node.meta["val"]  # its strides count where a dropout draws
+        made.meta["val"] = node.meta["val"]  # a dropout's random numbers depend on its strides
         replace(node, made)
 
 
@@ -200,14 +201,14 @@ def _columns_last(node: fx.Node, x: fx.Node) -> fx.Node:
 
 
 def _linear(node: fx.Node, *arguments: fx.Node) -> fx.Node:
-    """`arguments`: x, the weight and maybe a bias."""
+    """`arguments`: x, the weight and an optional bias."""
     made = insert(node, LINEAR, *arguments)
     made.meta[layouts.TURNED] = _is_turned(arguments[1])
     return made
 
 
 def _einsum(node: fx.Node, equation: str, operands: Sequence[fx.Node]) -> fx.Node | None:
-    """None: it is no product of rows with a weight."""
+    """The linear layer, or None if the einsum is not a product of rows with a weight."""
     inputs, arrow, out = equation.replace(" ", "").replace("...", ".").partition("->")
     names = inputs.split(",")
     if not arrow or len(operands) != 2 or len(names) != 2:
@@ -242,7 +243,7 @@ def _einsum(node: fx.Node, equation: str, operands: Sequence[fx.Node]) -> fx.Nod
 
 
 def where_known(node: fx.Node) -> list[fx.Node]:
-    """The nodes that stand for the node if what it reads is a region's; itself otherwise."""
+    """The nodes that replace the node if its operand is in a region; otherwise the node itself."""
     if node.target is operator.getitem and node.args[0].target in _SPLITS:
         return _part(node)
     if node.target is _aten.select.int and _is_column(node.args[0], node.args[1]):
@@ -311,8 +312,8 @@ def _part(node: fx.Node) -> list[fx.Node]:
 
 
 def _dropout(node: fx.Node) -> list[fx.Node]:
-    """PyTorch draws the mask, as it does for the dropout itself: the same bits for the same seed.
-    Of what native_dropout is given only shape, strides and type count."""
+    """PyTorch draws the mask, as for the dropout itself, so the same seed gives the same bits.
+    native_dropout uses only the shape, strides and type of its operand."""
     x, rate = node.args[:2]
     value = value_of(x)
     if not all(isinstance(size, int) for size in value.shape):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Higher-order operators in a graph: blocks of activation checkpointing, custom autograd.Functions,
-conditions, what else calls subgraphs, and what torch.func transforms (vmap, grad), which is cut out
-as a subgraph since no trace sees through it.
+conditions, and other calls of subgraphs. Sections of torch.func (vmap, grad) cannot be traced, so
+they are cut out as subgraphs.
 
-While the graph around is brought into its normal form an operator stands for each call, which says
-only what shapes it makes. Then the call is put back: a block of checkpointing fused by itself, with
-what is known of its operands, any other call as Dynamo had it.
+While the surrounding graph is normalised, a stand-in operator replaces each call and defines only
+the shapes of its results. Then the call is restored: a block of checkpointing is fused separately,
+with the metadata of its operands; any other call stays as Dynamo made it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
 CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
-AUTOCAST = "coda_autocast"  # in a stand-in's meta: under which autocast it is called, if any
+AUTOCAST = "coda_autocast"  # in a stand-in's meta: the autocast state of its call, if any
 _LIBRARY = torch.library.Library("coda_cpp", "FRAGMENT")
 _LIBRARY.define("subgraph(Tensor[] tensors, SymInt[] sizes, int which) -> Tensor[]")
 SUBGRAPH = torch.ops.coda_cpp.subgraph.default
-fx.node.has_side_effect(SUBGRAPH)  # what it stands for may write
+fx.node.has_side_effect(SUBGRAPH)  # its call may write
 _numbers = itertools.count()
-_calls: dict[int, fx.Node] = {}  # while a graph is traced: Dynamo's call of each
+_calls: dict[int, fx.Node] = {}  # Dynamo's call for each stand-in, while a graph is traced
 
 
 def _made(call: fx.Node) -> list[Any]:
@@ -44,13 +44,13 @@ def _shapes(tensors: list[torch.Tensor], sizes: list[int], which: int) -> list[t
 
 
 def _module(node: fx.Node) -> torch.nn.Module | None:
-    """The subgraph that the node names."""
+    """The subgraph to which the node refers."""
     found = getattr(node.graph.owning_module, node.target) if node.op == "get_attr" else None
     return found if isinstance(found, torch.nn.Module) else None
 
 
 def _operands(call: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
-    """Tensors, and sizes."""
+    """The tensor operands, and the sizes."""
     nodes = [node for node in call.all_input_nodes if _module(node) is None]
     tensors = [n for n in nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
     sizes = [node for node in nodes if node not in tensors]
@@ -60,7 +60,7 @@ def _operands(call: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
 
 
 def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx.Node]]:
-    """The module with operators for its calls, and those by their operators' number."""
+    """The module with stand-ins for its calls, and the calls by the numbers of their stand-ins."""
     module = _with_sections(module)
     calls = [node for node in module.graph.nodes
              if isinstance(node.target, torch._ops.HigherOrderOperator)
@@ -87,7 +87,7 @@ def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx
 
 
 def _with_sections(module: fx.GraphModule) -> fx.GraphModule:
-    """The module, in which each section of torch.func's is a call of a module."""
+    """The module with each section of torch.func replaced by a call of a module."""
     if not any(map(_nesting, module.graph.nodes)):
         return module
     graph = fx.Graph()
@@ -112,7 +112,7 @@ def _with_sections(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def _nesting(node: fx.Node) -> int:
-    """1 where a section of torch.func's begins, -1 where it ends."""
+    """1 if the node begins a section of torch.func, -1 if it ends one."""
     name = getattr(node.target, "__name__", "")
     return name.endswith("_increment_nesting") - name.endswith("_decrement_nesting")
 
@@ -127,7 +127,8 @@ def forget(calls: Mapping[int, fx.Node]) -> None:
 
 
 def aliases(call: fx.Node, which: int) -> int | None:
-    """The number of the tensor operand in whose memory a result lies; none: in its own."""
+    """The number of the tensor operand with which a result shares memory; None if it has its own
+    memory."""
     made = _made(call)[which]
     for i, operand in enumerate(_operands(call)[0]):
         given = operand.meta["example_value"]
@@ -138,7 +139,7 @@ def aliases(call: fx.Node, which: int) -> int | None:
 
 
 def may_write(call: fx.Node) -> bool:
-    """Whether the call may write into a tensor that it is given."""
+    """Whether the call may write into one of its tensor operands."""
     if call.op == "call_module":
         return _body_may_write(call.graph.owning_module.get_submodule(call.target))
     return "mutation" in call.target.__name__ or any(
@@ -166,21 +167,21 @@ def _node_may_write(node: fx.Node) -> bool:
 
 
 def _given(node: fx.Node, call: fx.Node) -> dict[fx.Node, Any]:
-    """What stands for the operands of the call, of its stand-in."""
+    """Maps the operands of the call to the operands of its stand-in."""
     tensors, sizes = _operands(call)
     return {**dict(zip(tensors, node.args[0], strict=True)),
             **dict(zip(sizes, node.args[1], strict=True))}
 
 
 def operands(node: fx.Node, call: fx.Node) -> list[Any]:
-    """What the block of a stand-in is called with, in its order."""
+    """The operands of a stand-in's block, in the block's order."""
     given = _given(node, call)
     return [given[arg] if isinstance(arg, fx.Node) else arg for arg in call.args[1:]]
 
 
 @contextlib.contextmanager
 def as_called(node: fx.Node) -> Iterator[None]:
-    """Under the autocast that the call is under for which the node stands."""
+    """Enters the autocast state of the stand-in's call."""
     device, dtype, *_ = node.meta.get(AUTOCAST, ("cpu", None))
     with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False), (
             torch.autocast(device, dtype, enabled=AUTOCAST in node.meta)):
@@ -189,9 +190,9 @@ def as_called(node: fx.Node) -> Iterator[None]:
 
 def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
              block: fx.GraphModule | None = None) -> None:
-    """The call in place of its stand-in, with `block` for its subgraph if that was fused, else
-    under the autocast that it was called under. Subgraphs have Dynamo's names: caches know graphs
-    by text."""
+    """Replaces the stand-in by its call. The call's subgraph is `block` if it was fused; otherwise
+    the call runs under its autocast state. Subgraphs keep Dynamo's names, because caches identify
+    graphs by their text."""
     graph, new = module.graph, _given(node, call)
     section = node.meta.get(AUTOCAST) if block is None else None
     with graph.inserting_before(node):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which losses of logits are written, as few forms that rules cover.
+"""Rewrites losses of logits to a few forms that rules cover.
 
-- A loop over parts of the rows (a batch's sequences, chunks), whose results are put together again,
-  is one operation on all rows: we choose chunks ourselves.
-- A part of the rows of a product's result is the product of that part of the rows: shifted logits
-  are then made as they are read, and no others.
-- Cross-entropy has logits [rows, classes]; nll_loss and gather of a log_softmax are
+- A loop over parts of the rows (a batch's sequences, chunks), whose results are concatenated,
+  becomes one operation on all rows: the plan chooses its own chunks.
+- A slice of rows of a product's result becomes the product of the slice of rows: only the logits
+  that are read (shifted logits) are computed.
+- The logits of a cross-entropy become [rows, classes]; nll_loss and gather of a log_softmax become
   cross-entropies.
 """
 
@@ -37,11 +37,11 @@ _PASSED_ON = {*_ELEMENTWISE, layouts.KL_DIV}
 _ALONG = {_LOG_SOFTMAX: 1, _aten.softmax.int: 1, _GATHER: 1, _aten.logsumexp.default: 1,
           _aten.sum.dim_IntList: 1, _aten.unsqueeze.default: 1, _aten.squeeze.dim: 1}
 REDUCED = "coda_reduced"  # in a softmax's meta
-NO_INDEX = -2**31  # what is ignored where nothing is: PyTorch takes no such index
+NO_INDEX = -2**31  # the ignored index if none is ignored: PyTorch allows no such index
 
 
 def rewrite(graph: fx.Graph) -> None:
-    # What others write to is read where it was read: nothing is moved behind a write.
+    # Reads of tensors that are written in place are not moved.
     written = mask_proof.written(graph)
     for node in list(graph.nodes):
         if node.target in (_aten.stack.default, _aten.cat.default):
@@ -68,7 +68,7 @@ def rewrite(graph: fx.Graph) -> None:
 
 
 class _Different(Exception):
-    """The parts are not made alike, or not of all rows."""
+    """The parts are computed by different operations, or do not cover all rows."""
 
 
 def _reroll(node: fx.Node, written: set[fx.Node]) -> None:
@@ -89,7 +89,7 @@ def _reroll(node: fx.Node, written: set[fx.Node]) -> None:
 
 
 def _operands(nodes: list[fx.Node]) -> set[fx.Node]:
-    """All that the nodes are made of, and they."""
+    """The nodes, and all nodes on which they depend."""
     found = set(nodes)
     while nodes:
         more = [used for used in nodes.pop().all_input_nodes if used not in found]
@@ -100,7 +100,8 @@ def _operands(nodes: list[fx.Node]) -> set[fx.Node]:
 
 def _of_all(parts: list[fx.Node], is_stack: bool, before: fx.Node,
             made: dict[fx.Node, fx.Node]) -> fx.Node:
-    """What all parts are of, as one; before `before`. `made`: by their first part."""
+    """The node of which all parts are parts, inserted before `before`. `made` caches these nodes by
+    their first part."""
     first = parts[0]
     if first in made:
         return made[first]
@@ -132,12 +133,13 @@ def _argument(given: Sequence[Any], is_stack: bool, before: fx.Node,
 
 
 def _rank_along(node: fx.Node) -> int:
-    """That dimensions of the operation count."""
+    """The rank to which the operation's dimension arguments refer."""
     return value_of(node.args[0]).dim() + (node.target is _aten.unsqueeze.default)
 
 
 def _dims_from_end(node: fx.Node) -> list[Any]:
-    """The arguments, with dimensions counted from the end: those are the same of the whole."""
+    """The arguments, with dimensions counted from the end, because these are the same for the parts
+    and the whole."""
     arguments = list(node.args)
     if node.target in _ALONG and len(arguments) > 1:
         rank = _rank_along(node)
@@ -154,13 +156,15 @@ def _dims_from_end(node: fx.Node) -> list[Any]:
 
 
 def _keeps_first(node: fx.Node) -> bool:
-    """Whether it works along other dimensions than the first, the rows that are put together."""
+    """Whether the operation works along other dimensions than the first, which has the concatenated
+    rows."""
     dims = _dims_from_end(node)[1]
     return all(dim + _rank_along(node) > 0 for dim in (dims if isinstance(dims, list) else [dims]))
 
 
 def _whole(parts: Sequence[fx.Node], is_stack: bool) -> fx.Node | None:
-    """The tensor whose parts along its first dimension these are, all of them in order."""
+    """The tensor of which these are all parts along the first dimension, in order; None if there is
+    none."""
     first, count = parts[0], len(parts)
     if first.target is _aten.select.int and is_stack:
         if all(part.args[0] is first.args[0] and part.args[1] == 0 and part.args[2] == i
@@ -184,7 +188,7 @@ def _whole(parts: Sequence[fx.Node], is_stack: bool) -> fx.Node | None:
 
 
 def _slice_before(node: fx.Node, written: set[fx.Node]) -> None:
-    """slice(f(linear(x)))  is  f(linear(slice(x)))."""
+    """Replaces slice(f(linear(x))) by f(linear(slice(x)))."""
     value, source = value_of(node), node.args[0]
     dim = (*node.args[1:], 0)[0] % value.dim()
     if dim == value.dim() - 1 or len(value_of(source).shape) != value.dim():
@@ -216,14 +220,14 @@ def _is_unary(node: fx.Node) -> bool:
 
 
 def _without_broadcast(node: fx.Node) -> None:
-    """Of tensors that have the shape already."""
+    """Removes broadcasts of tensors that have the shape already."""
     for user in list(node.users):
         operand = node.args[0][user.args[1]]
         if all(map(same, value_of(operand).shape, value_of(user).shape)):
             replace(user, operand)
         elif user.target is operator.getitem and len(value_of(operand).shape) == (
                 value_of(user).dim()) and is_one(value_of(operand).shape[-1]):
-            for reader in list(user.users):  # x[..., :1] of what was repeated along its columns
+            for reader in list(user.users):  # x[..., :1] of a broadcast value
                 if reader.target is _aten.slice.Tensor and all(map(
                         same, value_of(operand).shape, value_of(reader).shape)):
                     replace(reader, operand)
@@ -253,7 +257,7 @@ def _as_type(node: fx.Node, x: fx.Node, dtype: torch.dtype) -> fx.Node:
 
 
 def _gather_as_cross_entropy(node: fx.Node, written: set[fx.Node]) -> None:
-    """The log-probability of a column a row."""
+    """Replaces gather of a log_softmax, the log-probability of one column per row."""
     x, dim, index = node.args[:3]
     rank = value_of(x).dim()
     if dim % rank != rank - 1 or not is_one(value_of(index).shape[-1]) or not all(map(
@@ -288,7 +292,7 @@ def _size(node: fx.Node, x: fx.Node, dim: int) -> Any:
 
 
 def _of_rows(node: fx.Node) -> None:
-    """Logits [rows, classes], without weights of classes."""
+    """Rewrites a cross-entropy to logits [rows, classes] without class weights."""
     logits, target, weight, reduction, ignored, smoothing = _arguments(
         node, None, None, None, 1, -100, 0.0)
     shape, is_index = value_of(logits).shape, not value_of(target).dtype.is_floating_point
@@ -312,7 +316,7 @@ def _of_rows(node: fx.Node) -> None:
 
 
 def _turned(node: fx.Node, x: fx.Node, order: list[int]) -> fx.Node:
-    """x with its dimensions in another order; of a transpose that put them so, what it was of."""
+    """x with its dimensions in this order. If x is the inverse transpose, returns its operand."""
     if x.target in layouts.TURNS:
         before = layouts.order_of(x)
         if [before[i] for i in order] == list(range(len(order))):
@@ -322,7 +326,7 @@ def _turned(node: fx.Node, x: fx.Node, order: list[int]) -> fx.Node:
 
 def _weighted(node: fx.Node, logits: fx.Node, target: fx.Node, weight: fx.Node, reduction: int,
               ignored: int) -> fx.Node:
-    """With a weight for each class, which is 0 for what is ignored."""
+    """The loss with a weight for each class; ignored rows have the weight 0."""
     losses = insert(node, LOSS, logits, target, None, 0, ignored, 0.0)
     counts = insert(node, _aten.ne.Scalar, target, ignored)
     within = insert(node, _aten.mul.Tensor, target, counts)
@@ -341,29 +345,31 @@ def _weighted(node: fx.Node, logits: fx.Node, target: fx.Node, weight: fx.Node, 
 
 
 def _is_reduction(node: fx.Node) -> bool:
-    """Of the rows of its first operand."""
+    """Whether the node reduces the rows of its first operand."""
     if node.target in (_aten.sum.dim_IntList, _aten.mean.dim):
         return list(node.args[1] or []) in ([-1], [value_of(node.args[0]).dim() - 1])
     return node.target is _GATHER or node.target is layouts.KL_DIV and not value_of(node).dim()
 
 
 def _ends_in_reductions(node: fx.Node) -> bool:
-    """Whether all that is made of the node does, so that none of it is stored for all columns."""
+    """Whether all readers of the node end in reductions, so that no value is stored for all
+    columns."""
     return bool(node.users) and all(
         _is_reduction(user) or (user.target in _PASSED_ON or user.target in layouts.VIEWS
                                 and same(value_of(user).shape[-1], value_of(node).shape[-1]))
         and _ends_in_reductions(user) for user in node.users)
 
 
-# Heads whose logits are made again.
+# Heads whose logits are recomputed.
 
-_LARGE = 2**28  # bytes of logits above which they are made in chunks of rows
+_LARGE = 2**28  # logits of more bytes are computed in chunks of rows
 
 
 def heads_apart(graph: fx.Graph) -> set[tuple[fx.Node, fx.Node]]:
-    """Products and their operands that are not to be of one region: of heads with large logits
-    whose rows' results leave what is understood, so that each row has an upstream gradient. The
-    backward of such a region makes the logits again, and nothing else."""
+    """The pairs of a head's product and its operand that must be in different regions. These are
+    heads with large logits, of which results for each row leave the supported operations, so that
+    each row has an upstream gradient. The backward of the head's region then recomputes only the
+    logits."""
     return {(node, node.args[0]) for node in graph.find_nodes(op="call_function", target=LINEAR)
             if layouts.known(node) and node.meta.get(layouts.NEEDS) and _is_large(value_of(node))
             and _leaves_by_rows(node)}
@@ -377,7 +383,8 @@ def _is_large(value: torch.Tensor) -> bool:
 
 
 def _leaves_by_rows(head: fx.Node) -> bool:
-    """Whether the head's logits are read by rows alone, and some of those results leave."""
+    """Whether the head's logits are only reduced along rows, and some of these results leave the
+    supported operations."""
     pending, seen, leaves = [head], {head}, False
     while pending:
         node = pending.pop()

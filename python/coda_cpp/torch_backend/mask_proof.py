@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of what a mask is, by the operations that make it. No value is looked at.
+"""Proves facts about a mask from the operations that compute it, without reading values.
 
-An integer tensor is known as an affine function of its coordinates (Affine), a boolean one as the
-set of coordinates where it is True (Where), a floating-point one of zeros and minus infinities as
-the set where it is 0. A rule for each operation says what its result is, or gives up (Unproven).
+An integer tensor is described as an affine function of its coordinates (Affine), a boolean tensor
+as the set of coordinates where it is True (Where), and a floating-point tensor of zeros and minus
+infinities as the set where it is 0. A rule for each operation describes its result, or raises
+Unproven.
 
-What makes a rule sound:
-- A dimension of size 1 has one coordinate, 0, and so no factor: broadcasting repeats it.
+The rules are sound because:
+- A dimension of size 1 has only the coordinate 0, so it has no factor, also after broadcasting.
 - An affine result must fit the tensor's type over all coordinates. Sums and products wrap modulo a
-  power of two, so a result that fits is exact even if an operand was wrapped on the way.
-  Comparisons are made in the promoted type, so their operands must fit that.
-- An index must lie within [0, size), or wholly below 0 where PyTorch counts from the end.
-- A size that is a symbol may be any number in [1, 2^40]: a tensor with no elements has nothing to
-  be wrong about, and a longer one does not fit into memory. Two sizes of the same text are equal.
-- A tensor that is written to in place, by any name, is not known.
+  power of two, so a result that fits is exact even if an operand wrapped before. Comparisons use
+  the promoted type, so their operands must fit it.
+- An index must lie within [0, size), or be negative everywhere, if PyTorch counts it from the end.
+- A symbolic size may be any number in [1, 2^40]: an empty tensor has no wrong elements, and a
+  longer tensor does not fit into memory. Two sizes with the same text are equal.
+- Nothing is known about a tensor that is written in place, directly or through a view.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ _LONGEST = 2**40
 
 
 class Unproven(Exception):
-    """The tensor may be anything."""
+    """Nothing is known about the tensor."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Affine:
-    """constant + the sum of factor times coordinate, a factor for each dimension."""
+    """The function constant + sum of factor * coordinate, with a factor for each dimension."""
 
     constant: int
     factors: tuple[int, ...] = ()
 
     def over(self, shape: Sequence[Any]) -> Affine:
-        """Of a tensor of that shape, to which it is broadcast."""
+        """The function after broadcasting to this shape."""
         factors = (0,) * (len(shape) - len(self.factors)) + self.factors
         return Affine(self.constant, tuple(
             0 if is_one(size) else factor for size, factor in zip(shape, factors, strict=True)))
@@ -61,11 +62,12 @@ class Affine:
         return not any(self.factors)
 
     def least(self, shape: Sequence[Any], more: Any = 0) -> int:
-        """What it, plus the size `more`, is at least at all coordinates of the shape."""
+        """A lower bound of the function, plus the size `more`, over all coordinates of the
+        shape."""
         sizes: collections.Counter[str] = collections.Counter()
         least = self.constant
         for factor, size in [*zip(self.factors, shape, strict=True), (None, more)]:
-            times = 1 if factor is None else min(factor, 0)  # of its largest coordinate, size - 1
+            times = 1 if factor is None else min(factor, 0)  # of the coordinate size - 1
             if isinstance(size, int):
                 least += times * size
             else:
@@ -82,7 +84,7 @@ class Affine:
 
 
 class Where(frozenset):
-    """The coordinates at which all of its affine functions are at least 0."""
+    """The set of coordinates at which all of these affine functions are at least 0."""
 
     def over(self, shape: Sequence[Any]) -> Where:
         return _all(at_least_0(one.over(shape)) for one in self)
@@ -117,7 +119,8 @@ def _all(parts: Iterable[Where]) -> Where:
 
 
 def at_least_0(of: Affine) -> Where:
-    """Where it is; functions that are at least 0 at the same coordinates are written alike."""
+    """The coordinates at which the function is at least 0. Functions with the same set get the same
+    form."""
     if of.is_constant:
         return EVERYWHERE if of.constant >= 0 else NOWHERE
     divisor = math.gcd(*of.factors)
@@ -125,10 +128,10 @@ def at_least_0(of: Affine) -> Where:
 
 
 class Prover:
-    """What is known of the tensors of a graph."""
+    """The known facts about the tensors of a graph."""
 
     def __init__(self, written: Iterable[fx.Node] = ()) -> None:
-        """`written`: tensors that are written to."""
+        """`written`: tensors that are written in place."""
         self._known: dict[fx.Node, Affine | Where | None] = dict.fromkeys(written)
 
     def of(self, node: Any) -> Affine | Where:
@@ -151,7 +154,7 @@ class Prover:
         return found
 
     def affine(self, node: Any) -> Affine:
-        """Of an integer, or of a boolean that is the same everywhere."""
+        """The function of an integer tensor, or of a boolean tensor that is constant."""
         found = self.of(node)
         if found in (EVERYWHERE, NOWHERE) and _dtype(node) == torch.bool:
             return Affine(int(found == EVERYWHERE))
@@ -160,7 +163,7 @@ class Prover:
         return found
 
     def where(self, node: Any) -> Where:
-        """Of a boolean, or of a tensor of zeros and minus infinities."""
+        """The set of a boolean tensor, or of a tensor of zeros and minus infinities."""
         found = self.of(node)
         if isinstance(found, Where):
             return found
@@ -205,7 +208,7 @@ def _zero_or_less(number: Any) -> Where:
 
 
 def _typed(number: Any, dtype: torch.dtype) -> Affine | Where:
-    """A number as an element of a tensor."""
+    """A number as an element of a tensor of this type."""
     if dtype == torch.bool and isinstance(number, (bool, int, float)):
         return EVERYWHERE if number else NOWHERE
     if dtype.is_floating_point and isinstance(number, (bool, int, float)):
@@ -227,7 +230,8 @@ def _filled(of: Any = None) -> Callable[[Prover, torch.Tensor, dict], Affine | W
 
 
 def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
-    """Conversions too, where no value changes: that integers fit is seen of every result."""
+    """Also for conversions that change no value. (Every integer result is checked to fit its
+    type.)"""
     before = _tensor(given["self"]).dtype
     if before == value.dtype or before.is_floating_point and value.dtype.is_floating_point:
         return prover.of(given["self"])
@@ -236,7 +240,8 @@ def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | W
 
 def _moved(prover: Prover, x: Any, order: Sequence[int | None],
            change: Callable[[Affine], Affine] = lambda found: found) -> Affine | Where:
-    """Dimension i of the result is dimension order[i] of x; None: it is new, and x is repeated."""
+    """Dimension i of the result is dimension order[i] of x; None: a new dimension, along which x is
+    repeated."""
     found, shape = prover.of(x), _tensor(x).shape
 
     def moved(one: Affine) -> Affine:
@@ -284,7 +289,7 @@ def _permute(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where
 
 
 def _begin(start: Any, size: Any) -> int:
-    """Where a slice begins that is given as `start`, which PyTorch clamps to the size."""
+    """The first index of a slice with the argument `start`, which PyTorch clamps to the size."""
     if start is None:
         return 0
     if type(start) is not int or start < 0 and not isinstance(size, int):
@@ -338,7 +343,8 @@ def _product(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where
 
 
 def _comparison(of: Callable[[Affine], Where]) -> Callable[[Prover, torch.Tensor, dict], Where]:
-    """`of` the difference of the operands."""
+    """The rule of a comparison. `of` maps the difference of the operands to the set where it
+    holds."""
     def rule(prover: Prover, value: torch.Tensor, given: dict) -> Where:
         operands = given["self"], given["other"]
         values = [_tensor(x) if isinstance(x, fx.Node) else x for x in operands]
@@ -393,7 +399,7 @@ def _chosen(condition: Where, a: Where, b: Where) -> Where:
 
 
 def _element(prover: Prover, operand: Any, value: torch.Tensor) -> Where:
-    """Of an operand whose values become elements of a mask."""
+    """The set of an operand whose values become elements of a mask."""
     if not isinstance(operand, fx.Node):
         found = _typed(operand, value.dtype)
         if isinstance(found, Affine):
@@ -420,7 +426,7 @@ def _masked_fill(prover: Prover, value: torch.Tensor, given: dict) -> Where:
 
 
 def _triangle(is_lower: bool) -> Callable[[Prover, torch.Tensor, dict], Where]:
-    """tril and triu: what lies outside becomes False, or 0.0."""
+    """tril and triu: elements outside the triangle become False, or 0.0."""
     def rule(prover: Prover, value: torch.Tensor, given: dict) -> Where:
         if type(given["diagonal"]) is not int:
             raise Unproven
@@ -442,7 +448,8 @@ def _cumulated(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
 
 
 def _difference(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
-    """diff(x, 1, dim, prepend): constant where x grows evenly and begins so."""
+    """diff(x, 1, dim, prepend): constant if all steps of x along dim are equal, the first
+    included."""
     x, before = given["self"], given["prepend"]
     if given["n"] != 1 or before is None or given["append"] is not None or not value.dim():
         raise Unproven
@@ -451,7 +458,7 @@ def _difference(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
         raise Unproven
     found = prover.affine(x).over(value.shape)
     step = found.factors[dim]
-    # Where the coordinate is 0 it is x less what stands before; elsewhere it is the step.
+    # At coordinate 0 the difference is x minus the prepended tensor; elsewhere it is the step.
     first = found.plus(prover.affine(before), -1)
     first = Affine(first.constant, tuple(
         0 if i == dim else factor for i, factor in enumerate(first.factors)))
@@ -476,7 +483,7 @@ def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
             if not isinstance(size, int) or -Affine(0).plus(where, -1).least(value.shape) >= 0:
                 raise Unproven
             where = where.plus(Affine(size))
-        beyond = Affine(-1).plus(where, -1)  # and the size is what is left behind it
+        beyond = Affine(-1).plus(where, -1)  # plus the size: the distance to the end
         if where.least(value.shape) < 0 or beyond.least(value.shape, size) < 0:
             raise Unproven
         made = made.plus(where, factor)
@@ -507,9 +514,9 @@ _RULES: dict[str, Callable[[Prover, torch.Tensor, dict], Affine | Where]] = {
 
 
 def written(graph: fx.Graph) -> set[fx.Node]:
-    """Tensors that an operation writes to, by any of their names."""
+    """Tensors that an operation writes in place, directly or through a view."""
     def shares(node: fx.Node) -> list[fx.Node]:
-        """Operands whose memory the result may have."""
+        """Operands with which the result may share memory."""
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             return node.all_input_nodes
         schema = node.target._schema
@@ -532,8 +539,8 @@ def written(graph: fx.Graph) -> set[fx.Node]:
 
 
 def is_causal(prover: Prover, node: fx.Node) -> bool:
-    """Whether node[..., i, j] is True (or 0.0, where it is added) for j <= i, and False (or minus
-    infinity) elsewhere, for all i and j that there are. There must be more than one of each."""
+    """Whether node[..., i, j] is True (or 0.0, for an added mask) for j <= i, and False (or minus
+    infinity) otherwise, for all i and j. There must be more than one i and more than one j."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dim() < 2 or is_one(value.shape[-1]) or (
             not same(*value.shape[-2:])):

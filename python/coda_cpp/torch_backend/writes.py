@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes in place as values: a graph that writes nothing but, at its end, results into its inputs.
+"""Replaces writes in place by values. The resulting graph writes only at its end, into its inputs.
 
-Each tensor that is written becomes a new value, through the views it is seen by: `x[a:b].add_(y)`
-is slice_scatter(x, x[a:b] + y), and who reads a view of x later reads a view of that. Autograd must
-see the same: a write through detach(), or under no_grad(), changes a tensor but not its gradient,
-which no value does. Such writes, and those that are not understood, stay. What lies in that memory
-is of no region, and all that reads it keeps its place before or behind the write.
+Each write gives a new value of the tensor and of its views: `x[a:b].add_(y)` becomes
+slice_scatter(x, x[a:b] + y), and later reads of a view of x read a view of the new value. Autograd
+must not change: a write through detach(), or under no_grad(), changes a tensor but not its
+gradient, which a new value cannot express. Such writes, and unsupported ones, stay. Tensors in the
+memory of such a write are in no region, and their readers keep their places before or after the
+write.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 _aten = torch.ops.aten
 _RESHAPES = layouts.VIEWS | {_aten.unflatten.int, _aten.view_as.default, _aten.squeeze.dims,
                              _aten.reshape_as.default, _aten.ravel.default}
-# They write statistics, and their schemas do not say so.
+# These write statistics, although their schemas do not say so.
 _NORMS = {_aten.batch_norm.default, _aten.instance_norm.default, _aten.native_batch_norm.default}
 _MADE = "coda_made_of_a_write"
 _OTHER_NAMES = {"normal_": "normal_functional"}
@@ -86,10 +87,10 @@ def _functional(node: fx.Node) -> torch._ops.OpOverload | None:
 
 
 class Memories:
-    """Which tensors of a graph lie in the same memory, and which of them are views of which."""
+    """The tensors of a graph that share memory, and the tensors of which they are views."""
 
     def __init__(self, graph: fx.Graph, calls: dict[int, fx.Node]) -> None:
-        self.root: dict[fx.Node, fx.Node] = {}  # of each tensor the first of its memory
+        self.root: dict[fx.Node, fx.Node] = {}  # for each tensor, the first one in its memory
         first: dict[Any, fx.Node] = {}
         for node in graph.nodes:
             memory = node.meta.get(trace.MEMORY)
@@ -100,7 +101,7 @@ class Memories:
                 i = higher_order.aliases(calls[stand_in.args[2]], which)
                 if i is not None:
                     self.root[node] = first[memory] = self.root[stand_in.args[0][i]]
-        # What each is a view of, where that is known.
+        # For each tensor, the tensor of which it is a view, if known.
         self.parent = {node: self._parent(node) for node in self.root}
 
     def _parent(self, node: fx.Node) -> fx.Node | None:
@@ -112,7 +113,7 @@ class Memories:
         return None
 
     def chain(self, node: fx.Node) -> list[fx.Node] | None:
-        """From the node to the first of its memory; none: it is not known."""
+        """The views from the node to the first tensor of its memory; None if unknown."""
         found = [node]
         while found[-1] is not self.root[node]:
             parent = self.parent[found[-1]]
@@ -123,8 +124,8 @@ class Memories:
 
 
 def _put(view: fx.Node, parent: fx.Node) -> Callable[[Emit, fx.Node, fx.Node], fx.Node] | None:
-    """How the parent becomes one in which the view is another value: called with what makes an
-    operation, the parent and the value. None: it is not known."""
+    """A function that returns a copy of the parent in which the view has another value. Its
+    arguments are a function that emits an operation, the parent and the value. None if unknown."""
     target, args, shown, whole = view.target, view.args, view.meta["val"], parent.meta["val"]
     if shown.dtype != whole.dtype:
         return None
@@ -156,7 +157,7 @@ def _put(view: fx.Node, parent: fx.Node) -> Callable[[Emit, fx.Node, fx.Node], f
 
 
 def _put_part(view: fx.Node) -> Callable[[Emit, fx.Node, fx.Node], fx.Node] | None:
-    """Of one of the parts of a split."""
+    """Like _put, for a part of a split."""
     split, which = view.args
     dim = split.args[2] if len(split.args) > 2 else split.kwargs.get("dim", 0)
     if split.target in (_aten.unbind.int,):
@@ -183,13 +184,13 @@ def _reshaped(emit: Emit, value: fx.Node, like: fx.Node) -> fx.Node:
 
 
 class _Values:
-    """The graph while its writes become values, in the graph's order. `views` gets those that are
-    made, and of what."""
+    """The state of the graph while its writes are replaced in order. `views` gets the new views,
+    with their operands."""
 
     def __init__(self, graph: fx.Graph, memories: Memories, views: dict[fx.Node, fx.Node]) -> None:
         self._graph, self._memories, self._views = graph, memories, views
-        self._version: defaultdict[fx.Node, int] = defaultdict(int)  # of a memory, by its root
-        self._known: dict[fx.Node, tuple[int, fx.Node]] = {}  # a tensor as it is in that version
+        self._version: defaultdict[fx.Node, int] = defaultdict(int)  # of each memory, by its root
+        self._known: dict[fx.Node, tuple[int, fx.Node]] = {}  # the tensor's value in a version
 
     def emit(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         made = self._graph.call_function(target, args, kwargs)
@@ -209,7 +210,7 @@ class _Values:
                 node.replace_input_with(used, now)
 
     def now(self, node: fx.Node) -> fx.Node:
-        """What the tensor is at this place of the graph."""
+        """The tensor's value at this place of the graph."""
         root = self._memories.root.get(node)
         version = self._version.get(root, 0) if root is not None else 0
         known_in, known = self._known.get(node, (0, node))
@@ -225,13 +226,13 @@ class _Values:
         return again
 
     def seen(self, node: fx.Node) -> None:
-        """The node was made in this version of its memory."""
+        """Records that the node has the current version of its memory."""
         root = self._memories.root.get(node)
         if root is not None and self._version.get(root):
             self._known[node] = self._version[root], node
 
     def write(self, node: fx.Node) -> None:
-        """The node's value instead of its write."""
+        """Replaces the node's write by a value."""
         target, given = _functional(node), node.args[0]
         args = fx.map_arg(node.args, self.now)
         kwargs = fx.map_arg(node.kwargs, self.now)
@@ -243,7 +244,7 @@ class _Values:
             parent = self._memories.parent.get(view)
             value = _put(view, parent)(self.emit, self.now(parent), value)
             known[parent] = value
-        if target is node.target:  # a copy, which may lie in the memory of what was copied
+        if target is node.target:  # a copy, which may share memory with its operand
             known[root] = self.emit(_aten.clone.default, known[root])
             known[given] = known[root] if given is root else known[given]
         self._version[root] = version
@@ -271,7 +272,7 @@ class _Values:
         return value
 
     def store(self, given: fx.Node) -> None:
-        """Writes what became of an input into it, at the graph's end."""
+        """Writes the last value of an input into the input, at the graph's end."""
         if self._version.get(given):
             self.emit(_aten.copy_.default, given, self.now(given))
             self._version[given] += 1
@@ -279,8 +280,8 @@ class _Values:
 
 
 def _understood(node: fx.Node, memories: Memories, needs: dict[fx.Node, bool]) -> bool:
-    """Whether the node, which writes, may become a value. `needs`: whether anything in a memory has
-    a gradient, by its root."""
+    """Whether the node's write may be replaced by a value. `needs`: whether any tensor in a memory
+    needs a gradient, by the memory's root."""
     if not is_in_place(node) or _functional(node) is None:
         return False
     chain = memories.chain(node.args[0])
@@ -292,7 +293,7 @@ def _understood(node: fx.Node, memories: Memories, needs: dict[fx.Node, bool]) -
 
 
 def is_in_place(node: fx.Node) -> bool:
-    """Whether what it makes is its first operand, written."""
+    """Whether the node writes into its first operand and returns it."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
         return False
     first = node.target._schema.arguments[0].alias_info
@@ -300,8 +301,8 @@ def is_in_place(node: fx.Node) -> bool:
 
 
 def name_what_is_written(graph: fx.Graph) -> None:
-    """Who reads the result of a write reads the tensor that was written. Raises NotUnderstood for
-    what gives a tensor another shape or memory."""
+    """Lets readers of a write's result read the written tensor. Raises NotUnderstood for an
+    operation that gives a tensor another shape or memory."""
     for node in list(graph.nodes):
         if not is_in_place(node):
             continue
@@ -322,11 +323,11 @@ def _may_be_view(node: fx.Node) -> bool:
 
 
 class Writes:
-    """What is left of the graph's writes when they are values."""
+    """The writes that remain in the graph."""
 
     def __init__(self, graph: fx.Graph, calls: dict[int, fx.Node]) -> None:
-        """Makes values of them where they are understood. `calls`: what stand-ins stand for. Nodes
-        say in their meta whether they have a gradient."""
+        """Replaces the supported writes by values. `calls`: the calls of stand-ins. The metadata of
+        nodes must say whether they need a gradient."""
         self._graph, self._calls = graph, calls
         self._memories = memories = Memories(graph, calls)
         self._views: dict[fx.Node, fx.Node] = {}
@@ -355,7 +356,7 @@ class Writes:
             graph.erase_node(node)
 
     def _not_understood(self, writes: dict[fx.Node, list[fx.Node]]) -> set[fx.Node]:
-        """Roots of the memories whose writes stay."""
+        """The roots of the memories whose writes stay."""
         root, chain = self._memories.root, self._memories.chain
         needs: defaultdict[fx.Node, bool] = defaultdict(bool)
         opaque = set()
@@ -370,11 +371,11 @@ class Writes:
                          if not _understood(node, self._memories, needs)}
 
     def is_kept(self, node: fx.Node) -> bool:
-        """Whether the tensor lies in a memory that is written."""
+        """Whether the tensor is in a memory with writes that stay."""
         return self._memories.root.get(node) in self._kept
 
     def memory(self) -> dict[fx.Node, fx.Node]:
-        """The first tensor of the memory that each lies in, as the graph is now."""
+        """For each tensor of the current graph, the first tensor in its memory."""
         found: dict[fx.Node, fx.Node] = {}
         root = self._memories.root
         for node in self._graph.nodes:
@@ -389,15 +390,15 @@ class Writes:
             elif node.meta.get(_MADE):
                 viewed = self._views.get(node)
                 is_view = viewed is not None
-            else:  # by who wrote the graph in other words
+            else:  # added by other rewrites
                 viewed, is_view = source, source is not None and _may_be_view(made) and (
                     source.meta["val"].dtype == value.dtype)
             found[node] = found.get(viewed, viewed) if is_view else node
         return found
 
     def order(self) -> tuple[dict[fx.Node, set[fx.Node]], set[fx.Node]]:
-        """What must be run before a node besides its operands, and the nodes that may be of no
-        region, since others share their memory and see what is written there."""
+        """The nodes that must run before each node, in addition to its operands; and the nodes that
+        may be in no region, because other tensors share their memory and depend on writes there."""
         memory, before = self.memory(), {}
         writes = {node: {memory[tensor] for tensor in written(node, self._calls)}
                   for node in self._graph.nodes}

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activation functions made of operations of the graph language. Their gradients are derived, so at
-a kink the operand that takes a tie's gradient (the first of max and min) is the one that PyTorch's
-formula takes.
-"""
+"""Activation functions, built from operations of the graph language. Their gradients are derived.
+At a tie max and min give the gradient to their first operand, so the order of operands is chosen to
+give PyTorch's gradient at each kink. """
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ Value = _core.Value
 
 
 def _log1p_exp(x: Value) -> Value:
-    """log(1 + exp(x)) for x <= 0. With s = e / (2 + e) it is 2 artanh(s), whose series ends below
-    fp32's precision since s is at most 1/3; log(1 + e) would lose what is small."""
+    """log(1 + exp(x)) for x <= 0. With e = exp(x) and s = e / (2 + e) it is 2 artanh(s). The series
+    is exact to fp32, because s is at most 1/3; log(1 + e) would lose small values of e."""
     e = b.exp(x)
     s = e / (e + 2.0)
     square = s * s
@@ -37,24 +36,25 @@ def _log1p_exp(x: Value) -> Value:
 
 def _softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     scaled = x * beta
-    # Both kinks at 0 belong to x: 1 - 1/2 is the derivative there.
+    # At 0 the derivatives of both terms are those for x: 1 - 1/2.
     made = b.maximum(scaled, 0.0) + _log1p_exp(b.minimum(-scaled, scaled))
     return b.select(b.less(threshold, scaled), x, made * (1 / beta))
 
 
 def _log_sigmoid(x: Value) -> Value:
-    return b.minimum(x, 0.0) - _log1p_exp(b.minimum(x, -x))  # 1 - 1/2 at 0 again
+    return b.minimum(x, 0.0) - _log1p_exp(b.minimum(x, -x))  # also 1 - 1/2 at 0
 
 
 def _mish(x: Value) -> Value:
-    """tanh(log(1 + e)) is n / (n + 2) with n = e (e + 2), and 1 in fp32 beyond 20."""
+    """With e = exp(x), tanh(log(1 + e)) is n / (n + 2) where n = e (e + 2); for x > 20 it is 1 in
+    fp32."""
     e = b.exp(b.minimum(x, 20.0))
     n = e * (e + 2.0)
     return x * (n / (n + 2.0))
 
 
 def _expm1(x: Value) -> Value:
-    """For x <= 0, where 1 - tanh does not cancel."""
+    """exp(x) - 1 for x <= 0, where 1 - tanh does not cancel."""
     t = b.tanh(x * 0.5)
     return t * 2.0 / (1.0 - t)
 
@@ -81,7 +81,8 @@ def _hardtanh(x: Value, low: float = -1.0, high: float = 1.0) -> Value:
 
 
 def _hardsigmoid(x: Value) -> Value:
-    """Of x, not of x + 3, which would lose digits of x where it is saved for the backward."""
+    """Computed from x and not from x + 3, which would lose digits of x if saved for the
+    backward."""
     return _hardtanh(x, -3.0, 3.0) * (1 / 6) + 0.5
 
 
@@ -90,7 +91,7 @@ def _threshold(x: Value, threshold: float, value: float) -> Value:
 
 
 def _of(function: Callable[..., Value]) -> Callable[[Importer, fx.Node], Value]:
-    """The rule of a function of one value and numbers."""
+    """The rule for a function of one value and numbers."""
     def rule(region: Importer, node: fx.Node) -> Value:
         if node.kwargs or any(isinstance(arg, fx.Node) for arg in node.args[1:]):
             raise NotUnderstood("an argument of an activation that is no number")

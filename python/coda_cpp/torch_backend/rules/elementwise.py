@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic of each element by itself, comparisons, and choices by a condition. A condition is 1
-or 0."""
+"""Elementwise arithmetic, comparisons, and selections by a condition. A condition is 1 or 0."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ def _elementwise(name: str, is_reversed: bool = False) -> Callable[[Importer, fx
 
 
 def _pow(region: Importer, node: fx.Node) -> Any:
-    """Powers that are exact products and roots; others are defined by logarithms, which would be
-    less exact than PyTorch's."""
+    """Powers that are exact as products and roots. Other powers would need logarithms, which are
+    less exact than PyTorch's pow."""
     x, power = region.operand(node.args[0]).value, node.args[1]
     if power in (0.5, -0.5):
         return b.sqrt(x) if power > 0 else b.rsqrt(x)
@@ -63,7 +62,7 @@ def _square(region: Importer, node: fx.Node) -> Any:
 
 
 def _clamp(region: Importer, node: fx.Node) -> Any:
-    """At a bound the gradient goes to the operand, which comes first."""
+    """At a bound the gradient goes to the clamped operand, which is the first operand."""
     x, low, high = (*node.args, None, None)[:3]
     low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
     value = region.operand(x).value
@@ -77,7 +76,7 @@ def _clamp_max(region: Importer, node: fx.Node) -> Any:
 
 
 def _extreme(name: str) -> Callable[[Importer, fx.Node], Any]:
-    """Of a tie each operand takes half of the gradient."""
+    """At a tie each operand gets half of the gradient."""
     def rule(region: Importer, node: fx.Node) -> Any:
         one, other = (region.operand(arg, node).value for arg in node.args)
         return b.select(b.equal(one, other), one * 0.5 + other * 0.5,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of logits, and what they are made of: log-probabilities of all columns, which are values
-only where their rows are reduced, those of chosen columns, and sums over rows.
-"""
+"""Rules for losses of logits and their parts: log-probabilities of all columns, which are supported
+only if their rows are reduced; log-probabilities of chosen columns; and sums over rows. """
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class _Probabilities(Imported):
 
 
 def _logsumexp(logits: Imported) -> _core.Value:
-    """The same value for all that read it."""
+    """The log-sum-exp of the logits, one value for all readers."""
     if not hasattr(logits, "logsumexp"):
         logits.logsumexp = b.row_logsumexp(logits.value)
     return logits.logsumexp
@@ -78,7 +77,7 @@ def _logsumexp_rule(region: Importer, node: fx.Node) -> Any:
 
 
 def _gather(region: Importer, node: fx.Node) -> Any:
-    """A column a row."""
+    """Selects one column per row."""
     x, _, index = node.args[:3]
     if not layouts.is_one(value_of(index).shape[-1]) or not all(map(
             layouts.same, value_of(x).shape[:-1], value_of(index).shape[:-1])):
@@ -108,7 +107,8 @@ def _kl_div(region: Importer, node: fx.Node) -> Any:
 
 
 def _mean(rows: _core.Value) -> _core.Value:
-    """Over all rows, which are counted: their number is none that a chunk of rows knows."""
+    """The mean over all rows. The rows are counted, because a chunk of rows does not know their
+    number."""
     return b.col_sum(rows) / b.col_sum(1.0 - b.less(rows, rows))
 
 

@@ -56,7 +56,7 @@ def _variance(is_deviation: bool) -> Callable[[Importer, fx.Node], Any]:
 
 def _rms_norm(region: Importer, node: fx.Node) -> Any:
     x, shape, weight, eps = (*node.args, None, None)[:4]
-    # PyTorch computes in fp32, and takes its epsilon, for 16 bits too.
+    # PyTorch computes in fp32 and uses the epsilon of fp32, for 16-bit types too.
     epsilon = torch.finfo(torch.float32).eps if eps is None else float(eps)
     value = region.operand(x, node).value
     columns, has_heads = _normed(node)
@@ -89,7 +89,7 @@ def _layer_norm(region: Importer, node: fx.Node) -> Any:
 
 
 def _normed(node: fx.Node) -> tuple[int, bool]:
-    """Columns of the dimensions that are normed, and whether there are other columns."""
+    """The number of columns in the normed dimensions, and whether there are other columns."""
     shape = node.args[1]
     return math.prod(map(number, shape)), "c" in or_plain(node)[:-len(shape)]
 

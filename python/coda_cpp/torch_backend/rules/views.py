@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What moves or renames elements: views, transposes, conversions, parts of columns."""
+"""Rules for views, transposes, conversions, and slices and concatenations of columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _view(region: Importer, node: fx.Node) -> Any:
 
 
 def _convert(region: Importer, node: fx.Node) -> Any:
-    """Arithmetic is fp32 between what is stored; what is rounded is what is stored."""
+    """A conversion rounds a value only if the value is stored; all other arithmetic is fp32."""
     made = value_of(node).dtype
     if value_of(node.args[0]).device != value_of(node).device:
         raise NotUnderstood("it moves to another device")
@@ -50,7 +50,7 @@ def _dropout(region: Importer, node: fx.Node) -> Any:
 
 
 def _around(node: fx.Node, dim: int) -> tuple[int, int]:
-    """Columns of the dimensions in front of a dimension and behind it."""
+    """The numbers of columns in the dimensions before and after a dimension."""
     layout, shape = layouts.or_plain(node), value_of(node).shape
     if layout[dim] != "c":
         raise NotUnderstood("a part of the rows")
@@ -78,7 +78,7 @@ def _slice(region: Importer, node: fx.Node) -> Any:
 
 
 def _side_by_side(region: Importer, node: fx.Node) -> Any:
-    """Values behind each other along a dimension of columns, or along a new one."""
+    """Concatenates values along a dimension of columns, or stacks them along a new one."""
     parts, dim = (*node.args, 0)[:2]
     dim %= value_of(node).dim()
     heads, rest = _around(node, dim)
@@ -102,6 +102,6 @@ RULES = {
     **{op: _view for op in (*layouts.VIEWS, *layouts.TURNS)},
     **{op: _convert for op in _CONVERSIONS},
 }
-# What costs nothing by itself: a region needs something besides.
+# Operations that cost nothing. A region must have another operation too.
 FREE = {*layouts.VIEWS, *layouts.TURNS, *_CONVERSIONS, _aten.slice.Tensor, _aten.dropout.default,
         _aten.detach.default}
