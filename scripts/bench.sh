@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs all benchmarks of a build folder, one after another: the parts (Google Benchmark), then the
-# block beside PyTorch. JSON goes to out/bench.
-# Usage: bench.sh BUILD [FILTER]; only those with FILTER in their name. The block's is "block".
+# block compared with PyTorch. JSON goes to out/bench.
+# Usage: bench.sh BUILD [FILTER]; only benchmarks with FILTER in their name. The block is "block".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1

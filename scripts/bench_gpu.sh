@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The comparisons of lab/notebook/hopper.md on this machine's GPU: ours, and right behind it each
-# peer that Python has (torch.compile where there is PyTorch, QuACK where there is quack), all on
-# one board; after each pair one table of both. Results and logs go to out/bench_gpu.
-# Usage: bench_gpu.sh BUILD [WHAT...]; of programs, block, small, squares and steps, all by default.
-# Environment: PYTHON [python3], HIDDEN [2048 4096 8192], TIMING, which all sides are given
+# The comparisons of lab/notebook/hopper.md on this machine's GPU: our benchmark, and directly after
+# it each peer that the Python environment has (torch.compile with PyTorch, QuACK with quack), all
+# on one board; then a table of both. Results and logs go to out/bench_gpu.
+# Usage: bench_gpu.sh BUILD [WHAT...]. WHAT: programs, block, small, squares, steps; default: all.
+# Environment: PYTHON [python3], HIDDEN [2048 4096 8192], TIMING, arguments for all sides
 # [--seconds 0.4 --repetitions 4].
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +26,7 @@ for peer in torch quack; do
   if has $peer; then peers+=($peer); else echo "bench_gpu: $python has no $peer; without it"; fi
 done
 
-# run NAME COMMAND...: NAME's results and its log, whose end is shown if it fails.
+# run NAME COMMAND...: writes results and a log; prints the end of the log if the command fails.
 run() {
   local name=$1 status=0
   shift
@@ -35,7 +35,7 @@ run() {
   [ $status -eq 0 ] || { tail -n 3 "$out/$name.log" >&2; return $status; }
 }
 
-# peer NAME PEER COMMAND...: the same of a peer, beside our results of this name.
+# peer NAME PEER COMMAND...: the same for a peer, and a table with our results of this name.
 peer() {
   local name=$1 peer=$2
   shift 2

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every header compiles alone: each is the only include of a generated source, unless a
-source of the same name, which clang-tidy and the build compile, includes it before all else.
+"""Checks that every header compiles alone, as the only include of a generated source. A header is
+not checked if a source of the same name includes it first, because the build compiles that source.
 
-Usage: check_headers.py BUILD [JOBS]. A header that passed is not compiled again until it, or one it
-includes, changes (BUILD/headers_checked.json and scripts/known_clean.txt).
+Usage: check_headers.py BUILD [JOBS]. A header that passed is compiled again only after it, or a
+header that it includes, has changed (BUILD/headers_checked.json and scripts/known_clean.txt).
 """
 
 import concurrent.futures
@@ -19,7 +19,7 @@ import sources
 
 _FOLDERS = ("include", "src", "tests", "bench", "lab", "tools", "examples")
 _FIRST = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE)
-# The last two are what the targets of tests define.
+# The last two are defined by the targets of tests.
 _FLAGS = [
     "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fsyntax-only",
     '-DCODA_SOURCE_DIR=""', '-DCODA_HOST_KERNEL_COMPILER=""'
@@ -27,7 +27,7 @@ _FLAGS = [
 
 
 def included_first(files: list[pathlib.Path]) -> set[pathlib.Path]:
-    """The headers that a source of the product with their name includes before all else."""
+    """The headers that a source of the product with the same name includes first."""
     found = set()
     for path in files:
         if path.suffix != ".cc" or not sources.name_of(path).startswith(("src/", "tools/")):
@@ -43,7 +43,7 @@ def included_first(files: list[pathlib.Path]) -> set[pathlib.Path]:
 
 
 def compile_alone(compiler: str, path: pathlib.Path) -> str:
-    """The compiler's complaint, or nothing."""
+    """The compiler's error message, or an empty text."""
     command = [compiler, *_FLAGS, *(f"-I{root}" for root in known_clean.ROOTS), "-x", "c++", "-"]
     run = subprocess.run(command, input=f'#include "{path}"\n', capture_output=True, text=True)
     return "" if run.returncode == 0 else run.stderr.strip() or "the compiler failed"

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks which folder includes which.
+"""Checks that folders include only the folders that they may include.
 
 A folder under src/, or in one of these, may include itself, coda/, and the folders that its
-coda_library line in CMakeLists.txt names, transitively. coda/ may include only coda/ and the
-standard library, and so may examples, which are programs of users. The command (tools/), the
-benchmarks of the product (bench/) and the Python package (python/) are such programs too: they may
-include coda/, their own files, one another's and other libraries. What looks into src/ is under
-lab/, or is a test. Paths are
-written from src/ or include/, never with "..".
+coda_library line in CMakeLists.txt names, transitively. coda/ and the examples may include only
+coda/ and the standard library. The command (tools/), the benchmarks of the product (bench/) and the
+Python package (python/) may include coda/, the files of these three folders, and other libraries.
+Only tests and lab/ may include all of src/. Paths are relative to src/ or include/ and contain no
+"..".
 """
 
 import re
@@ -18,14 +17,15 @@ import sources
 
 _LIBRARY = re.compile(r"^coda_library\(([^)]*)\)", re.MULTILINE)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
-# Names of the standard library's headers; those of other libraries end in .h or have a folder.
+# Names of the standard library's headers. Names of other libraries' headers end in .h or have a
+# folder.
 _PUBLIC_SYSTEM = re.compile(r"[a-z_]+")
 _PUBLIC = "a public header or an example may include only coda/ and the standard library"
 _PROGRAM = "programs over the library may include coda/ and their own, not src/ (see lab/)"
 
 
 def allowed_folders() -> dict[str, set[str]]:
-    """Folder -> all folders that it may include, itself among them."""
+    """Maps each folder to all folders that it may include, including itself."""
     allowed: dict[str, set[str]] = {}
     for match in _LIBRARY.finditer((sources.ROOT / "CMakeLists.txt").read_text()):
         folder, *uses = match[1].split()
@@ -54,7 +54,7 @@ def problem_of(path, quote: str, included: str, allowed: dict[str, set[str]]) ->
     if target == "coda":
         exists = (sources.ROOT / "include" / included).exists()
         return None if exists else f"there is no include/{included}"
-    if area == "examples" and included == "ladder.h":  # what its steps have in common
+    if area == "examples" and included == "ladder.h":  # shared by the examples
         return None
     if area in ("include", "examples"):
         return _PUBLIC

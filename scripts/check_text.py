@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the text of files.
 
-A source file starts with the licence line, has no note of work left undone, no tabs (but for the
+A source file starts with the licence line, has no notes of unfinished work, no tabs (except in the
 Makefile), no blanks at the end of a line, and one newline at its end. Links in documents lead to
-files that exist. No file, raw results among them, names a place in somebody's home.
+existing files. No file, including raw results, contains a path of a home directory.
 """
 
 import re

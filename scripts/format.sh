@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Formats all C++ sources with the pinned clang-format; with --check only says which are not.
+# Formats all C++ sources with the pinned clang-format; with --check only lists files that are not
+# formatted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(-i)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes docs/results/on_gpu.md, the last run of the GPU tests: device, date, commit, counts.
 
-Reads the reports of the run, of ctest (JUnit) or of the test program itself (--gtest_output=xml:,
-one for each shard), and summaries of compute-sanitizer if there are any. Writes nothing where no
-test ran: there was no GPU.
-Usage: gpu_results.py REPORT.xml... [--out FILE] [--commit TEXT] [--date DATE] [--sanitizer LOG...]
+Reads the reports of ctest (JUnit) or of the test program itself (--gtest_output=xml:, one for each
+shard), and summaries of compute-sanitizer if given. Writes nothing if no test ran, because there
+was no GPU. Usage: gpu_results.py REPORT.xml... [--out FILE] [--commit TEXT] [--date DATE]
+[--sanitizer LOG...]
 """
 
 import argparse
@@ -18,7 +18,7 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# What the suites check, in the order of the document; others follow by name.
+# Descriptions of suites, in the order of the document. Other suites follow, sorted by name.
 ABOUT = {
     "Device": "the device that these ran on",
     "WrittenPrograms": "the benchmark's and the examples' programs, aligned, ragged and tiny",
@@ -41,7 +41,7 @@ ABOUT = {
 
 
 def suite_of(case):
-    """Of gpu.Models/PlanPrograms.AgreeWithFloat64/llama: PlanPrograms."""
+    """The suite: PlanPrograms for gpu.Models/PlanPrograms.AgreeWithFloat64/llama."""
     name = case.get("name", "")
     if not name.startswith("gpu."):
         name = case.get("classname", "") + "." + name
@@ -59,7 +59,7 @@ def outcome_of(case):
 
 
 def device_of(root):
-    """What the test Device.IsNamed says, as a property or in its output."""
+    """The device that the test Device.IsNamed reports, as a property or in its output."""
     for prop in root.iter("property"):
         if prop.get("name") == "device":
             return prop.get("value")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sources a slow check need not look at again.
+"""Determines which sources a slow check can skip.
 
-scripts/known_clean.txt keeps a digest of each file's code, without comments and blanks, as it was
-when all checks passed; that of a checked source is also of its flags and of the settings and
-version of the tool. A source is known to be clean if its own digest and those of all headers of
-ours that it includes are in the list. So a comment changes no line of the list, and a change of a
-widely included header changes one.
+scripts/known_clean.txt has a digest of each file's code, without comments and blanks, from the last
+time all checks passed. The digest of a checked source also covers its flags and the settings and
+version of the tool. A source is known to be clean if the list has its digest and the digests of all
+project headers that it includes. So changing a comment changes no line of the list, and changing a
+header changes only one line.
 
-On a fresh clone a check looks at what is not known, and every day at another sixteenth of what is.
-A build folder has a list of its own, without such a sample.
+In a fresh clone a check covers the sources that are not known to be clean, and each day another
+sixteenth of the known ones. A build folder has its own list, without this sample.
 
-Usage: known_clean.py BUILD, behind the checks: writes the list anew (`make known-clean`).
+Usage: known_clean.py BUILD, after the checks: rewrites the list (`make known-clean`).
 """
 
 import hashlib
@@ -23,11 +23,11 @@ import time
 import sources
 
 _LIST = sources.ROOT / "scripts" / "known_clean.txt"
-_SAMPLE_DAYS = 16  # in which each known source is looked at once
+_SAMPLE_DAYS = 16  # the days in which each known source is checked once
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 ROOTS = [sources.ROOT / name for name in ("include", "src", "tests", "tools", "bench", "lab", "")]
-# Literals, which may hold what looks like a comment, and comments. `/*name=*/` in front of an
-# argument and NOLINT mean something to clang-tidy.
+# Matches literals, because they may contain text that looks like a comment, and comments.
+# `/*name=*/` before an argument and NOLINT are kept, because clang-tidy reads them.
 _LITERAL_OR_COMMENT = re.compile(
     r'''R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|'''
     r'''/\*\w+=\*/|//[^\n]*NOLINT[^\n]*|(?P<comment>//[^\n]*|/\*.*?\*/)''', re.DOTALL)
@@ -38,14 +38,14 @@ def included_in(text: str) -> list[str]:
 
 
 def code_of(text: str) -> str:
-    """A C++ source without comments, with one blank for each run of blanks."""
+    """A C++ source without comments, with each run of blanks replaced by one blank."""
     code = _LITERAL_OR_COMMENT.sub(lambda m: " " if m["comment"] is not None else m[0], text)
     return " ".join(code.split())
 
 
 class KnownClean:
-    """What passed, here (a file in the build folder) and anywhere (the list). `how` a source is
-    checked is text of its flags and of the tool."""
+    """The sources that passed in this build folder (a file in it) and anywhere (the list). `how` is
+    a text with a source's flags and the tool."""
 
     def __init__(self, store: pathlib.Path):
         self._store = store
@@ -63,8 +63,9 @@ class KnownClean:
         return self._header_digests(source) <= self._here | self._anywhere
 
     def keep(self, passed: dict[pathlib.Path, str], failed: set[pathlib.Path]) -> None:
-        """Only what is there now. `passed`: source -> how; a header that a failed source includes
-        is not known to be clean."""
+        """Stores the digests of the sources that passed and of their headers, without earlier
+        digests. `passed` maps sources to `how`. A header that a failed source includes is not known
+        to be clean."""
         kept = {self._digest(source, how) for source, how in passed.items()}
         for source in passed:
             kept |= self._header_digests(source)
@@ -84,7 +85,7 @@ class KnownClean:
         return self._digests[file, how]
 
     def _header_digests(self, source: pathlib.Path) -> set[str]:
-        """Of all headers of the project that the source includes, directly or through others."""
+        """The digests of all project headers that the source includes, directly or indirectly."""
         seen, stack = {source}, [source]
         while stack:
             file = stack.pop()
@@ -96,7 +97,7 @@ class KnownClean:
 
 
 def write_list(build: pathlib.Path) -> None:
-    """The list anew, of what the checks in this build folder passed."""
+    """Rewrites the list from the files that passed the checks in this build folder."""
     stores = build.glob("*_checked.json")
     digests = {d for store in stores for d in json.loads(store.read_text())}
     _LIST.write_text("".join(d + "\n" for d in sorted(digests)))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All checks of the sources that need no test to run; every one runs even if one before it failed.
-# Usage: lint.sh BUILD [JOBS]; BUILD has been configured.
+# Runs all checks of the sources except tests. A failed check does not stop the others.
+# Usage: lint.sh BUILD [JOBS]; BUILD must be configured.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$1

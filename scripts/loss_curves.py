@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training losses of several runs as one picture, each point the mean of 20 steps.
+"""Draws the training losses of several runs; each point is the mean of 20 steps.
 
     scripts/loss_curves.py --out docs/results/fp8_loss.svg bf16=RUN/step-001000/run_state.json ...
 
-Reads "train_losses" of the files: run_state.json of checkpoints has it.
+Reads "train_losses" from run_state.json files of checkpoints.
 """
 import argparse
 import json

@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants the bugs of tests/mutants/ one at a time and says which of them no test notices.
+"""Plants the bugs of tests/mutants/ one at a time and prints the bugs that no test notices.
 
 Usage: mutate.py [--check | --list] [--build FOLDER] [--jobs N] [WORD...]
 
-With words, only the mutants that have one of them in their file or description. --check only looks
-whether every mutant still applies. A file of tests/mutants/ has entries as
+With words, only mutants whose file or description contains one of the words. --check only checks
+that every mutant still applies. A file of tests/mutants/ has entries as
 
     src/train/trainer.cc: clipping is ignored
     tests: tools_test Trajectory.*
     -              clip_scale(report.norm, settings_.clip));
     +              1.0);
 
-The lines behind "-" stand once in the file (blanks at their ends and in front of the first do not
-matter), those behind "+" take their place. "tests:" names a test program and a filter of
-GoogleTest's; several such lines are tried in their order. Without one it is all of the program of
-the file's folder. A program "python" is a test of tests/python by unittest's name: it needs the
+The lines after "-" must occur once in the file, ignoring blanks at their ends and before the first
+line; the lines after "+" replace them. "tests:" names a test program and a GoogleTest filter;
+several such lines are tried in order. Without a "tests:" line all tests of the folder's program
+run. The program "python" is for a test in tests/python, by its unittest name. Such a test needs the
 package's extension module built in this tree (README.md), and nothing is compiled for it.
 
-The sources are copied to FOLDER/source, where bugs are planted, and built in its folder build, each
-time only what depends on the change. Tests must pass there before anything is planted. A mutant is
-noticed if a test fails, crashes, or takes more than five times as long as all tests of its program
-(at least a minute); a mutant that does not compile is an error of the list.
-Exits with 1 if one survives.
+The sources are copied to FOLDER/source, where bugs are planted, and built incrementally in
+FOLDER/source/build. All tests must pass there before a bug is planted. A mutant is noticed if a
+test fails, crashes, or takes more than five times as long as all tests of its program (at least a
+minute). A mutant that does not compile is an error of the list. The exit status is 1 if a mutant
+survives.
 """
 
 import argparse
@@ -45,7 +45,7 @@ PYTHON = "python"
 @dataclasses.dataclass
 class Mutant:
     file: str
-    breaks: str  # what is wrong with it
+    breaks: str  # the description of the bug
     tests: list[tuple[str, str]]  # program, filter
     old: str
     new: str
@@ -92,7 +92,7 @@ def apply(m: Mutant, root: pathlib.Path) -> str:
     if not path.is_file():
         raise ValueError(f"{m.place}: there is no {m.file}")
     text = path.read_text()
-    # Lines by themselves, whatever their indentation.
+    # Whole lines, with any indentation.
     pattern = r"\s*\n\s*".join(re.escape(line.strip()) for line in m.old.splitlines())
     found = re.findall(pattern, text) if m.old else []
     if len(found) != 1:
@@ -114,10 +114,10 @@ def problems_of(mutants: list[Mutant], root: pathlib.Path = ROOT) -> list[str]:
 
 
 class Scratch:
-    """A copy of the sources with a build of its own."""
+    """A copy of the sources with its own build folder."""
 
     def __init__(self, folder: pathlib.Path, jobs: int):
-        # As in the sources' own tree, so that ccache finds what was compiled there.
+        # As in the sources' own tree, so that ccache finds objects compiled there.
         self.source = folder / "source"
         self.build = self.source / "build"
         self.jobs = jobs
@@ -127,7 +127,7 @@ class Scratch:
         self.forks: subprocess.Popen | None = None  # unittest_forks.py, once a test needs it
 
     def refresh(self) -> None:
-        """Brings the copy to the sources' state; what has not changed keeps its time."""
+        """Updates the copy from the sources. Unchanged files keep their modification time."""
         wanted = {path.relative_to(ROOT) for path in all_files()}
         for name in wanted:
             copy = self.source / name
@@ -148,13 +148,13 @@ class Scratch:
             link.symlink_to(module.resolve())
 
     def configure(self) -> None:
-        # A planted bug may leave a parameter unused, which is no error here.
+        # A planted bug may leave a parameter unused, which must not be an error.
         self.command(["cmake", "-G", "Ninja", "-S", str(self.source), "-B", str(self.build),
                       "-DCMAKE_CXX_FLAGS=-w"])
 
     def command(self, words: list[str],
                 timeout: float | None = None) -> subprocess.CompletedProcess:
-        """Its output is kept; raises CalledProcessError or TimeoutExpired."""
+        """Runs a command and captures its output. Raises CalledProcessError or TimeoutExpired."""
         return subprocess.run(words, cwd=self.source, env=self.environment, timeout=timeout,
                               text=True, check=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)
@@ -173,12 +173,12 @@ class Scratch:
 
     def has_tests(self, program: str, tests: str) -> bool:
         if program == PYTHON:
-            return True  # unittest fails for names that are none
+            return True  # unittest fails for unknown names
         listed = self.command([self.path(program), "--gtest_filter=" + tests, "--gtest_list_tests"])
         return "\n  " in listed.stdout
 
     def test(self, program: str, tests: str, explain: bool = False) -> bool:
-        """Whether they pass; skipped tests are an error."""
+        """Whether the tests pass; skipped tests are an error."""
         if program == PYTHON:
             return self.test_python(tests, explain)
         try:

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs ctest in a build folder and closes with why tests were skipped, each reason once, and "N
-# passed, N failed[, N skipped]" from its counts. Fails if a test failed, or if there was none to
-# run; where all are skipped with a reason (no GPU), that is no failure. With CODA_NO_SKIPS=1, as in
-# CI, where all that tests need is installed, a skipped test is a failure.
+# Runs ctest in a build folder. At the end prints each reason for skipped tests once, and "N passed,
+# N failed[, N skipped]". Fails if a test failed, or if there was no test to run. Skipped tests (no
+# GPU) are not a failure, except with CODA_NO_SKIPS=1, as in CI, where everything is installed.
 # Usage: run_tests.sh BUILD [JOBS [CTEST ARGUMENTS...]]
 set -euo pipefail
 build=$1
 jobs=${2:-$(nproc)}
 shift $(($# < 2 ? $# : 2))
 
-# Several tests run at once: threads that wait at a barrier must leave the processor to others.
+# Several tests run at once, so threads that wait at a barrier must yield the processor.
 export OMP_WAIT_POLICY=passive
 
 report=$(cd "$build" && pwd)/test_report.xml
 rm -f "$report"
 ctest=$(ls .venv/bin/ctest 2>/dev/null || echo ctest)
-# ctest's lines, without starts and without the dots that pad them.
+# ctest's lines, without the lines of starts and without padding dots.
 shorten() { sed -u '/^ *Start *[0-9]*: /d; s/ \.\.\.\.*/ .../; s/\.\.\.\*/... */'; }
 
 status=0

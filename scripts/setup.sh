@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing for the parts named: build, python (what builds the Python package),
-# lint, judges (PyTorch and transformers, for parity tests and benchmarks; Open MPI, for tests of
-# several processes). System packages come from apt, Python ones go into .venv. What is there is not
-# installed again, and when all is there no network is touched.
+# Installs missing packages for the named parts: build, python (to build the Python package), lint,
+# judges (PyTorch and transformers, for parity tests and benchmarks; Open MPI, for tests of several
+# processes). System packages come from apt, Python packages go into .venv. If nothing is missing,
+# the network is not used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +27,7 @@ as_root() {
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# Installs those of the named packages that are missing.
+# Installs the named packages that are missing.
 apt_install() {
   local package missing=()
   for package in "$@"; do is_installed "$package" || missing+=("$package"); done
@@ -64,7 +64,7 @@ pip_install() {
   say "installing $file into .venv"
   local torch
   torch=$(grep -E '^torch==' "$file" || true)
-  # Of ten thousand modules a fifth are ever imported: Python compiles them when they are.
+  # Only a fifth of ten thousand modules are ever imported, and Python compiles them then.
   if [ -n "$torch" ]; then .venv/bin/pip install -q --no-compile "$torch" >&2; fi
   .venv/bin/pip install -q --no-compile -r "$file" >&2
   cp "$file" "$stamp"
@@ -73,8 +73,8 @@ pip_install() {
 setup_build() {
   if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
     apt_install "${kPackages[@]}"
-    # Ubuntu 22.04's compiler and CMake are too old. It has a newer compiler beside; CMake comes
-    # from PyPI.
+    # Ubuntu 22.04's default compiler and CMake are too old. A newer compiler is in apt; CMake is
+    # in PyPI.
     is_at_least "$(g++ -dumpversion)" "$kOldestGcc" || apt_install "g++-$kOldestGcc"
   else
     say "no apt here: expecting these, however named: ${kPackages[*]}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's files, for the checks: what lies in the checkout outside build and output folders.
+"""The project's files, for the checks: all files in the checkout outside build and output folders.
 
-Folders are walked instead of asking git, so that the checks see files not yet added and work in a
-source archive.
+The folders are searched without git, so the checks cover files that are not yet added, and work in
+a source archive.
 """
 
 import os
@@ -28,7 +28,7 @@ def is_cpp(path: pathlib.Path) -> bool:
 
 
 def is_source(path: pathlib.Path) -> bool:
-    """Code of any language, scripts and build files included."""
+    """Whether the file is code of any language, including scripts and build files."""
     return (
         path.suffix in _CPP | _OTHERS
         or path.name in ("CMakeLists.txt", "Makefile")
@@ -41,7 +41,7 @@ def name_of(path: pathlib.Path) -> str:
 
 
 def report(check: str, checked: int, what: str, problems: list[str]) -> int:
-    """Prints the problems, or one line that all is well; the exit status."""
+    """Prints the problems, or one line if there are none. Returns the exit status."""
     for problem in problems:
         print(problem)
     if problems:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang-tidy over the project's sources, in parallel, and once only for the same contents.
+"""Runs clang-tidy over the project's sources, in parallel, and only once for the same contents.
 
-Usage: tidy.py BUILD [JOBS]. BUILD/compile_commands.json says how each source is compiled; a source
-that passed is not looked at again until its code, that of a header of ours that it includes, its
-flags or .clang-tidy changes (BUILD/tidy_checked.json and scripts/known_clean.txt). Where several
-sources are compiled as one and most of them are to be looked at, they are looked at as one.
+Usage: tidy.py BUILD [JOBS]. BUILD/compile_commands.json has each source's compile command. A source
+that passed is checked again only after a change of its code, of a project header that it includes,
+of its flags or of .clang-tidy (BUILD/tidy_checked.json and scripts/known_clean.txt). If most
+sources of a unity source must be checked, they are checked together.
 """
 
 import concurrent.futures
@@ -21,12 +21,12 @@ import check_headers
 import known_clean
 import sources
 
-# What clang does not know among GCC's flags, or must not be told.
+# GCC's flags that clang does not support, or must not get.
 _DROPPED = {"-Werror", "-fno-sanitize-recover=all"}
 
 
 def gcc_headers(compiler: str) -> str:
-    """Where GCC's own omp.h lies; searched last, so that clang's headers come first."""
+    """The folder of GCC's own omp.h, which is searched last, after clang's headers."""
     command = [compiler, "-print-file-name=include"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -39,15 +39,16 @@ def arguments_of(entry: dict) -> list[str]:
 
 
 def parts_of(source: pathlib.Path) -> list[pathlib.Path]:
-    """What one compilation takes together: the sources that CMake's unity source includes."""
+    """The sources that CMake's unity source includes, which are compiled together."""
     if source.parent.name != "Unity":
         return [source]
     return [pathlib.Path(name) for name in known_clean.included_in(source.read_text())]
 
 
 def commands(build: pathlib.Path) -> dict[pathlib.Path, dict]:
-    """Source -> its entry, of those of the product: tests and measurements have the compiler's
-    warnings and the format, and so do the Python bindings, which only some builds have."""
+    """Maps each source of the product to its entry. Tests, benchmarks and the Python bindings
+    (which only some builds have) are not checked by clang-tidy, only by the compiler's warnings and
+    clang-format."""
     ours = {path for path in sources.all_files()
             if not sources.name_of(path).startswith(("tests/", "bench/", "lab/", "python/"))}
     entries = json.loads((build / "compile_commands.json").read_text())
@@ -61,13 +62,13 @@ def commands(build: pathlib.Path) -> dict[pathlib.Path, dict]:
 
 
 def flags_of(arguments: list[str]) -> str:
-    """What changes the meaning of a source, whatever folder the checkout lies in."""
+    """The arguments that change the meaning of a source, without the checkout's folder."""
     return " ".join(a for a in arguments if a.startswith(("-D", "-std", "-f", "-m"))).replace(
         str(sources.ROOT), "")
 
 
 def run_tidy(tidy: str, database: pathlib.Path, path: pathlib.Path) -> tuple[str, float]:
-    """What clang-tidy says, nothing if all is well; and the seconds it took."""
+    """The messages of clang-tidy, empty if there are none, and the seconds it took."""
     start = time.monotonic()
     command = [tidy, "--quiet", "-p", str(database), str(path)]
     if parts_of(path) != [path]:

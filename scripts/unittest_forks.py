@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests by unittest's names in forks of a process that has imported PyTorch and transformers:
-these imports take longer than most tests. What is tested is imported in each fork, so that it may
-have changed since the last one.
+"""Runs tests, by their unittest names, in forks of a process that has imported PyTorch and
+transformers, because these imports take longer than most tests. Each fork imports the tested
+modules itself, so they may change between forks.
 
-Reads lines "SECONDS NAME..." and writes for each a line: the exit status of the tests, which is -9
-if they took longer. Their output goes to the file that is the first argument.
+Reads lines "SECONDS NAME..." and writes a line for each: the exit status of the tests, or -9 if
+they took longer. The first argument is the file for the tests' output.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from transformers import (  # noqa: F401
 
 
 def run(names: list[str], output: str) -> None:
-    """In the fork. Ends the process."""
+    """Runs in the fork and ends the process."""
     os.setpgid(0, 0)
     with open(output, "w") as file:
         os.dup2(file.fileno(), 1)

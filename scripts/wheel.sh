@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes wheels that other machines take (manylinux_2_28), and the source distribution, in
-# BUILD/dist: one wheel for Python 3.12 and newer (abi3), one each for 3.10 and 3.11, as far as
-# these Pythons are found. The library is compiled once. Fails where auditwheel says that a wheel
-# needs more of a machine than manylinux_2_28 has, or where a wheel has more than 12 MB.
-# Usage: wheel.sh BUILD JOBS. PYTHONS are the interpreters; OPENMP is a libgomp.so.1 for old
-# machines: PyTorch's own, unless told otherwise.
+# Builds portable wheels (manylinux_2_28) and the source distribution in BUILD/dist: one wheel for
+# Python 3.12 and newer (abi3), and one each for 3.10 and 3.11, if these Pythons are found. The
+# library is compiled once. Fails if auditwheel reports that a wheel needs more than manylinux_2_28
+# provides, or if a wheel is larger than 12 MB.
+# Usage: wheel.sh BUILD JOBS. PYTHONS: the interpreters. OPENMP: a libgomp.so.1 for old machines, by
+# default PyTorch's.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
@@ -17,7 +17,7 @@ die() { echo "wheel.sh: $*" >&2; exit 1; }
 openmp=${OPENMP:-$(ls "$source"/.venv/lib/python3*/site-packages/torch/lib/libgomp.so.1)}
 
 rm -rf "$build/dist" "$build/wheel-source" && mkdir -p "$build/dist" "$build/wheel-source"
-# Without what lies ignored among the sources, as a module of a developer's build.
+# Copies only tracked files: ignored files, such as a developer's extension module, stay out.
 (cd "$source" && git ls-files -z | xargs -0 cp --parents -t "$build/wheel-source")
 for python in ${PYTHONS:-python3.10 python3.11 python3.12}; do
   "$python" -c '' 2>/dev/null || { echo "$python is not there: no wheel for it"; continue; }
@@ -27,7 +27,7 @@ for python in ${PYTHONS:-python3.10 python3.11 python3.12}; do
     "$python" -m venv "$tools"
     "$tools/bin/pip" install -q -r "$source/requirements-python.txt" auditwheel wheel
   }
-  # A module of another Python and its facts are forgotten; the library's objects stay.
+  # Removes the module of another Python and its CMake variables; keeps the library's objects.
   rm -f "$build"/python/coda_cpp/_core.*
   "$cmake" -G Ninja -S "$source" -B "$build" -U 'Python_*' -U '_Python*' -U 'nanobind*' \
     -DCODA_PYTHON=ON -DCODA_WHEEL=ON \
