@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds the gradients in a copy of the graph to find out which inputs have one.
 #include "plan/gradient_requests.h"
 
 #include "grad/differentiate.h"
@@ -31,7 +32,7 @@ void request_gradients(Graph& graph, const std::vector<std::string>& names, cons
         {output.value,
          graph.input(free_name(graph, is_taken, "grad_of_" + names[i]), shape, type)});
   }
-  Graph copy = graph;  // which gradients there are is known once they are built
+  Graph copy = graph;  // the gradients that exist are known only after building them
   std::vector<Seed> seeds;
   for (const SeededOutput& seed : request.seeds)
     seeds.push_back({seed.output.id, copy.value(seed.cotangent.id)});

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Converts a parsed graph into compile requests; the naming of gradients is in gradient_requests.h.
 #include "coda/graph_request.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Requests each lifted store as an output with its declared type.
 #include "coda/lift.h"
 #include "plan/gradient_requests.h"
 
@@ -9,9 +10,9 @@ CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool 
   std::vector<std::string> names;
   const IsTaken is_taken = [&](const std::string& name) { return tensors.values.contains(name); };
   for (const auto& [name, value] : tensors.values) {
-    if (graph.node(value.id).name == name) continue;  // read only
+    if (graph.node(value.id).name == name) continue;  // only read
     const bool in_place = graph.find_input(name) >= 0;
-    const auto declared = tensors.types.find(name);  // not of a partial's whole reduction
+    const auto declared = tensors.types.find(name);  // none for the whole reduction of a partial
     const std::optional<DType> type =
         declared == tensors.types.end() ? std::nullopt : kept_type(value.shape(), declared->second);
     request.outputs.push_back(

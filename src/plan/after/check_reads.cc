@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks the steps in order and keeps, for each tensor with memory of its own, the columns that have
-// been written. Inside a loop the first block decides: what it reads must be there already.
+// Walks through the plan steps in order and records, for each tensor with its own memory, which
+// columns have been written. Inside a loop, the first block must find everything that it reads.
 #include "plan/after/check_reads.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class Reads {
   void check(const PlanStep& step, const char* phase) {
     check_work(step, phase);
     if (!step.later) return;
-    PlanStep later = step;  // of the same loop, after the first block
+    PlanStep later = step;  // the same loop's step after the first block
     later.work = *step.later;
     check_work(later, phase);
   }
@@ -66,7 +66,7 @@ class Reads {
     return t.view_of.empty() ? name : owner(t.view_of);
   }
 
-  // Of the owner. A transposed view is of a whole vector.
+  // The columns of the owner; a transposed view covers the whole vector.
   Columns columns(const std::string& name) const {
     const PlanTensor& t = *tensors_.at(name);
     if (t.transposed) return columns(t.view_of);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last check of a compiled plan: no step reads memory that nobody has written. A backend would
-// compute with whatever lies there, and no test of its own would tell.
+// The last check of a compiled plan: no plan step reads memory that nobody has written. A backend
+// would compute with garbage, and no test of its own would notice.
 #pragma once
 
 #include <set>
@@ -10,10 +10,10 @@
 
 namespace coda {
 
-// Throws InternalError that names the step and the tensor unless every tensor that a step reads was
-// written whole before: by the caller (an input, a parameter, or an output in `given`), by a step
-// before it, or, if it is saved, by the forward. A view counts as written where its columns are,
-// and a tensor where its views cover it.
+// Throws InternalError naming the plan step and the tensor, unless every tensor that a step reads
+// was completely written before: by the caller (an input, a parameter, or an output in `given`), by
+// an earlier step, or, if it is saved, by the forward. Writing a tensor also writes the columns of
+// its views, and views that cover a tensor write the tensor.
 void check_reads(const Plan& plan, const std::set<std::string>& given, const DimValues& sizes);
 
 }  // namespace coda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model, in time: a GEMM program takes max(flops / rate, bytes / bandwidth) and a tenth of
-// the hidden part (or a hidden byte would be free and 64 kB in the open would outweigh 134 MB
-// behind a product); anything else takes bytes / bandwidth and a launch. Vectors and partials count
-// their bytes like everything else.
+// The cost model, in seconds. A GEMM program takes max(flops / rate, bytes / bandwidth) plus a
+// tenth of the hidden part. (Otherwise hidden bytes would be free, and 64 kB exposed would outweigh
+// 134 MB hidden behind a GEMM.) Any other step takes bytes / bandwidth plus a launch. Vectors and
+// partials count like all other bytes.
 #include "plan/after/cost.h"
 
 #include <algorithm>
@@ -72,13 +72,13 @@ ChunkBytes chunk_bytes(const Plan& plan, int loop, const DimValues& sizes) {
 
 // Two Zen 4 or Zen 5 cores, fp32.
 Rates cpu_rates() { return {2.5e11, 3e10, 2e-6}; }
-// PEERS.md's cuBLAS rate in sustained runs, the measured device copy, a launch.
+// cuBLAS's rate in sustained runs (PEERS.md), the measured rate of a device copy, a launch.
 Rates h200_rates() { return {7e14, 4.28e12, 3e-6}; }
 
 StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
                  const Rates& rates) {
   if (step.loop >= 0) {
-    // Once a chunk: what is not sliced, a weight, is read as often.
+    // Costs are per block: tensors that are not sliced, such as weights, are read once per block.
     const RowChunks& loop = plan.loops[static_cast<size_t>(step.loop)];
     StepCost sum;
     for (int64_t chunk = 0; chunk < chunks_of(loop, sizes); ++chunk) {
@@ -110,8 +110,8 @@ const PlanTensor& Plan::tensor(std::string_view name) const {
 }
 
 double saved_bytes(const Plan& plan, const DimValues& sizes) {
-  // What the backward reads and the forward made or was given; parameters and constant tables stay
-  // anyway.
+  // Tensors that the backward reads and the forward wrote or was given. Parameters and constant
+  // tables are resident anyway.
   std::set<std::string> read;
   for (const PlanStep& step : plan.backward) {
     for (const StepTensor& t : step_tensors(step)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of tensors, as the cost model counts them.
+// Sizes of tensors in bytes, for the cost model.
 #pragma once
 
 #include "coda/plan.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Starts from all GEMMs with two bf16 operands and removes those with an obstacle. Then assigns
+// scales, and a maker for each copy.
 #include "plan/after/eight_bit_choice.h"
 
 #include <algorithm>
@@ -10,8 +12,9 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kGranule = 16;             // bytes: rows of operands are multiples of it
-constexpr double kFirstGradientScale = 256;  // times the tensor's rows: a loss is a mean over rows
+constexpr int64_t kGranule = 16;  // bytes: alignment of operand rows
+constexpr double kFirstGradientScale =
+    256;  // times the tensor's rows, because a loss is a mean over rows
 
 class Chooser {
  public:
@@ -34,10 +37,10 @@ class Chooser {
  private:
   int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
 
-  // ---- Which products, of which operands.
+  // ---- GEMMs and their operands.
 
-  // Tiles that go through a log-sum-exp along their rows, and what programs without a product make
-  // of them.
+  // Finds tiles that go through a log-sum-exp along their rows, and what programs without a GEMM
+  // compute from them.
   void find_logits() {
     for (int i = 0; i < operands_.count(); ++i) {
       const Program* program = operands_.program(i);
@@ -57,9 +60,9 @@ class Chooser {
     }
   }
 
-  // What steps without a product make of an excepted parameter (a norm's weight is folded into it),
-  // and what they make an excepted gradient of (the embedding's call adds to the head's), are
-  // excepted too: temporaries of the same shape.
+  // Tensors that steps without a GEMM compute from an excepted parameter (a norm's weight is folded
+  // into it), or from which they compute an excepted gradient (the embedding's call adds to the
+  // head's), are excepted too, if they are temporaries of the same shape.
   void find_excepted() {
     if (excepted_.empty()) return;
     const auto visit = [&](int step, bool is_behind) {
@@ -85,8 +88,8 @@ class Chooser {
     return excepted_.contains(operands_.owner(program.tensors[static_cast<size_t>(tensor)].name));
   }
 
-  // Why a program's products stay as they are, in words that are the same for all of a kind, and
-  // one of the products; no words: they need not stay.
+  // The reason why a program's GEMMs stay in 16 bits, in the same words for all of a kind, and one
+  // of the GEMMs as an example. Empty: no obstacle.
   struct Obstacle {
     std::string why;
     std::string product;
@@ -155,9 +158,9 @@ class Chooser {
       if (!t.view_of.empty()) views_.insert({t.decl.name, t.view_of});
   }
 
-  // ---- What is saved in 8 bits: values that the forward leaves for epilogues of the backward
-  // alone (gate and up, say, for SwiGLU's gradient). The residual stream stays: the forward goes on
-  // with it. So does what an opaque call reads.
+  // ---- Values saved in 8 bits: those that the forward saves only for epilogues of the backward
+  // (for example gate and up, for SwiGLU's gradient). Not the residual stream, which the forward
+  // reads again, and nothing that an opaque call reads.
 
   void find_kept() {
     for (const PlanTensor& t : plan_.tensors) {
@@ -178,8 +181,8 @@ class Chooser {
                        [&](const StepTensor& t) { return t.written && t.name == tensor; });
   }
 
-  // An exponential's relative error is the error of what it is taken of, which for a logit of 20
-  // would be 1.
+  // The relative error of exp(x) equals the absolute error of x, which would be 1 for a logit of
+  // 20.
   static bool takes_exponential_of(const Program& program, const std::string& tensor) {
     std::vector<bool> is_of_it;
     for (const Step& s : program.steps) {
@@ -192,7 +195,7 @@ class Chooser {
     return false;
   }
 
-  // The steps that load tiles of a value; none where some step may not load them in 8 bits.
+  // The steps that load tiles of a value; empty if some step must not load them in 8 bits.
   std::vector<int> readers_of(const Operand& value) const {
     std::vector<int> readers;
     for (int i = value.version + 1; i < operands_.count(); ++i) {
@@ -224,7 +227,7 @@ class Chooser {
     return readers;
   }
 
-  // ---- Scales: operands that are joined have one.
+  // ---- Scales: joined operands share one.
 
   void join(const Operand& a, const Operand& b) {
     const Operand from = root(a);
@@ -238,7 +241,7 @@ class Chooser {
   }
 
   // Values are e4m3. Gradients are e5m2, as in TransformerEngine, because their magnitudes vary
-  // more, within a tensor and from one step to the next.
+  // more, both within a tensor and between training steps.
   void number_scales() {
     const std::set<Operand> written = find_gradients(operands_, plan_, logits_);
     std::set<Operand> gradients;  // roots
@@ -258,7 +261,7 @@ class Chooser {
     }
   }
 
-  // ---- Makers: programs that leave an operand's copies themselves.
+  // ---- Makers: programs that also store the 8-bit copies of an operand.
 
   void find_makers() {
     const std::set<Operand> read = read_in_16_bits();
@@ -276,8 +279,8 @@ class Chooser {
     }
   }
 
-  // Whether no copies of the same tensor and version are made from the tensor, for a loop or
-  // outside of it.
+  // Whether all copies of this tensor and version are made in the same place: inside a loop or
+  // outside.
   bool is_all_copies(const Operand& operand) const {
     return std::none_of(result_.copies.begin(), result_.copies.end(), [&](const auto& one) {
       const Operand& other = one.first;
@@ -286,7 +289,7 @@ class Chooser {
     });
   }
 
-  // Owners, as steps read them in any way but as an operand of a product in 8 bits.
+  // Owners that steps read in any way except as an operand of an 8-bit GEMM.
   std::set<Operand> read_in_16_bits() const {
     std::set<Operand> read;
     const auto add = [&](const std::string& tensor, int step) {
@@ -308,8 +311,8 @@ class Chooser {
     return read;
   }
 
-  // The step of the program that wrote the operand that stores it as a tile; -1: there is none, or
-  // it cannot leave copies.
+  // The store of the operand's tile in the program that wrote it; -1: there is none, or the program
+  // cannot store copies.
   int store_of(const Operand& operand) const {
     if (operand.version < 0 || operands_.step(operand.version).loop != operand.loop) return -1;
     const Program* program = operands_.program(operand.version);
@@ -325,8 +328,9 @@ class Chooser {
     return -1;
   }
 
-  // What a call made, or the caller of each run, may be loaded by a program without a product
-  // before a product reads it. Not a value that is kept: who loads that loads the copy.
+  // If a call or the caller made the operand, a program without a GEMM that loads it before its
+  // first 8-bit use may make the copies. Not for values saved in 8 bits, because that program then
+  // loads the copy.
   void find_loader(const Operand& operand, EightBitCopies& copies) const {
     copies.maker = -1;
     if (operand.loop >= 0 || result_.kept.contains(operand) ||
@@ -355,8 +359,8 @@ class Chooser {
     }
   }
 
-  // "18 products are in 8 bits; 3 steps stay as they were: 3 of a loss's logits (the first: 'x' x
-  // 'w')".
+  // For example "18 products are in 8 bits; 3 steps stay as they were: 3 of a loss's logits (the
+  // first: 'x' x 'w')".
   void write_note() {
     result_.note = std::to_string(products_) + " products are in 8 bits";
     if (!result_.kept.empty())
@@ -378,14 +382,14 @@ class Chooser {
   const DimValues& sizes_;
   const EightBits which_;
   std::set<std::string> excepted_;  // owners
-  std::set<std::string> logits_;    // of a loss, and their gradients
-  std::set<std::string> views_;     // and what is viewed
+  std::set<std::string> logits_;    // logits of a loss, and their gradients
+  std::set<std::string> views_;     // views and their owners
   std::map<Operand, Operand> joined_;
   int64_t products_ = 0;
-  // Steps whose products are not in 8 bits, by why.
+  // Steps whose GEMMs stay in 16 bits, by reason.
   struct Others {
     int steps = 0;
-    std::string first;  // product of the first
+    std::string first;  // GEMM of the first
   };
   std::map<std::string, Others> others_;
   EightBitChoice result_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which products of a plan are made in 8 bits, which copies of operands they read, who makes these,
-// which share a scale, and which values are saved for the backward in 8 bits. Nothing is changed
-// here: eight_bits.cc writes the plan from it.
+// Decides which GEMMs of a plan run in 8 bits: the copies of operands that they read, which program
+// makes each copy, which copies share a scale, and which values are saved in 8 bits for the
+// backward. Changes nothing; eight_bits.cc rewrites the plan.
 #pragma once
 
 #include <map>
@@ -14,9 +14,9 @@
 
 namespace coda {
 
-// The copies of an operand that products read, or the backward's epilogues.
+// The 8-bit copies of an operand, which GEMMs or the backward's epilogues read.
 struct EightBitCopies {
-  // The first and the last step that read a copy; none do: < 0.
+  // The first and last step that read a copy; negative if none does.
   struct Order {
     int first = -1;
     int last = -1;
@@ -30,19 +30,19 @@ struct EightBitCopies {
   Order columns;  // reads of the transposed copy
   int scale = -1;
   DType type = DType::e4m3;
-  // The step whose program leaves the copies beside what it does: it wrote the operand, or loads it
-  // before a product reads it. -1: a program of their own makes them.
+  // The step whose program also stores the copies: it wrote the operand, or loads it before a GEMM
+  // reads it. -1: a separate program makes them.
   int maker = -1;
-  int tile = -1;             // of that program: its step that stores the tensor, or loads it
+  int tile = -1;             // the step of the maker's program that stores or loads the tensor
   bool drops_store = false;  // nothing reads the tensor in 16 bits
 };
 
 struct EightBitChoice {
-  std::set<int> products;  // steps of the plan, all of whose products are in 8 bits
+  std::set<int> products;  // plan steps whose GEMMs all run in 8 bits
   std::map<Operand, EightBitCopies> copies;
-  std::set<Operand> kept;  // operands whose tiles the backward loads from the copy along rows
+  std::set<Operand> kept;  // operands whose tiles the backward loads from the row-wise copy
   std::vector<float> first_scales;
-  std::string note;  // how many products, and which steps' are not, and why
+  std::string note;  // the number of GEMMs, and the steps without, with reasons
 };
 
 EightBitChoice choose_eight_bit_products(const PlanOperands& operands, const Plan& plan,

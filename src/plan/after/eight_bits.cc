@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operand's copies are made directly behind the step that left it, or by that step, and what a
-// product reads of it from then on are the copies. So what is saved for the backward is one byte an
-// element, and the 16-bit tensor is saved no longer.
+// Makes the copies of an operand directly after the step that wrote it, or in that step; later
+// GEMMs read only the copies. So a value that is saved for the backward takes one byte per element,
+// and its 16-bit tensor is no longer saved.
 #include "plan/after/eight_bits.h"
 
 #include <algorithm>
@@ -38,8 +38,8 @@ class Writer {
  private:
   // ---- Names and declarations.
 
-  // "eight_bits.7.inverse". A name's last word is what kernels are named by: those of two layers
-  // are one text.
+  // For example "eight_bits.7.inverse". Kernels use only the last word of a name, so two layers
+  // have the same text.
   static std::string numbered(const char* vector, int scale) {
     std::string name = vector;
     return name.insert(name.find('.') + 1, std::to_string(scale) + ".");
@@ -48,8 +48,8 @@ class Writer {
     return {.name = numbered(vector, scale), .shape = {1, 1}};
   }
 
-  // Versions of one tensor are told apart by their number among those that are copied, before a
-  // name's last word: layers whose kernels read other versions then have one text.
+  // Versions of one tensor are distinguished by a number before the last word of the name, counted
+  // among the copied versions, so that layers whose kernels read other versions have the same text.
   TensorDecl copy_of(const Operand& operand, bool transposed) const {
     const Shape& shape = operands_.tensor(operand.tensor).decl.shape;
     const DType type = choice_.copies.at(operand).type;
@@ -83,7 +83,7 @@ class Writer {
             .loop = operand.loop};
   }
 
-  // Of the value of a step.
+  // Adds the copies of a step's value.
   void add_copies(Program& program, const Operand& operand, const EightBitCopies& copies,
                   int value) const {
     const Shape shape = program.steps[value].shape;
@@ -106,9 +106,9 @@ class Writer {
     push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
   }
 
-  // The step before which an operand's copies are made: behind what wrote it, and behind all of a
-  // loop that did, unless they are the loop's own; else the first that reads them, or the first of
-  // the loop that does.
+  // The step before which an operand's copies are made: after the step that wrote it (if a loop
+  // wrote it, after the whole loop, unless the copies belong to the loop); otherwise before the
+  // first step, or loop, that reads them.
   int place_of(const Operand& operand, const EightBitCopies& copies) const {
     if (operand.version < 0 ||
         (operand.loop >= 0 && !operands_.is_written_in(operand, operand.loop))) {
@@ -129,8 +129,8 @@ class Writer {
     return place;
   }
 
-  // Whether copies that are made before `place` belong to the backward. What the forward wrote
-  // last is copied at its end.
+  // Whether copies made before `place` belong to the backward. Copies of what the forward's last
+  // step wrote are made at the end of the forward.
   bool is_made_in_backward(const Operand& operand, int place) const {
     const bool is_behind_writer = operand.version >= 0 && operand.loop < 0;
     return operands_.is_backward(is_behind_writer ? operand.version : place);
@@ -141,7 +141,7 @@ class Writer {
     plan.loops = plan_.loops;
     plan.notes = plan_.notes;
     std::multimap<int, std::pair<const Operand*, const EightBitCopies*>> made;
-    std::set<int> makers;  // that leave copies themselves
+    std::set<int> makers;  // steps that also store copies
     for (const auto& [operand, copies] : choice_.copies) {
       if (copies.maker >= 0) {
         makers.insert(copies.maker);
@@ -168,7 +168,7 @@ class Writer {
     }
   }
 
-  // The maker with what it leaves; without the store in 16 bits, where nothing reads that.
+  // The maker with the stores of the copies; without its 16-bit store if nothing reads that.
   Program with_copies(const Program& program, int at) const {
     Program result = program;
     std::vector<int> dropped;
@@ -178,7 +178,7 @@ class Writer {
       int value = program::is_tile_store(tile) ? tile.operands[0] : copies.tile;
       if (copies.drops_store) {
         dropped.push_back(copies.tile);
-        // What is not stored in 16 bits need not be rounded to them first.
+        // A value without a 16-bit store is not rounded to 16 bits.
         if (program::is_rounding(program.steps[value])) value = program.steps[value].operands[0];
       }
       add_copies(result, operand, copies, value);
@@ -218,15 +218,15 @@ class Writer {
     }
   }
 
-  // A kept value that the step loads as a tile; none: no tensor.
+  // The value saved in 8 bits that the step loads as a tile; none: empty tensor name.
   Operand kept_of(const Program& program, const Step& s, int at) const {
     if (choice_.kept.empty() || !program::is_tile_load(s)) return {};
     const Operand read = operands_.at(program.tensors[s.tensor()].name, false, at);
     return choice_.kept.contains(read) ? read : Operand{};
   }
 
-  // The operands of a product in 8 bits are the copies, and what reads it reads it divided by both
-  // scales. So are kept values.
+  // Replaces the operands of 8-bit GEMMs by copies and divides the result by both scales. Loads of
+  // values saved in 8 bits are replaced in the same way.
   Program in_eight_bits(const Program& program, int at) const {
     const bool has_products = choice_.products.contains(at);
     if (!has_products && std::all_of(program.steps.begin(), program.steps.end(), [&](auto& s) {
@@ -246,7 +246,7 @@ class Writer {
       result.steps.push_back(std::move(step));
       return static_cast<int>(result.steps.size()) - 1;
     };
-    std::map<int, int> inverses;  // of a scale: its step
+    std::map<int, int> inverses;  // scale -> the step that loads its inverse
     const auto inverse = [&](int scale) {
       const auto [found, is_new] = inverses.try_emplace(scale, -1);
       if (is_new)
@@ -297,8 +297,8 @@ class Writer {
     Plan& plan = result_.plan;
     const auto forward = static_cast<int>(plan_.forward.size());
     std::set<std::string> read_later;  // owners that the backward names
-    std::set<std::string> made_early;  // and the forward
-    std::set<std::string> named;       // by any step, and what their owners are
+    std::set<std::string> made_early;  // owners that the forward names
+    std::set<std::string> named;       // owners that any step names
     for (const auto* phase : {&plan.forward, &plan.backward}) {
       for (const PlanStep& step : *phase) {
         for (const StepTensor& t : step_tensors(step)) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Propagates a flag per value through the plan steps: a value is a gradient if it depends on one.
 #include "plan/after/gradient_values.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ class Finder {
   }
 
  private:
-  // Inputs that seed the backward, and those that only the backward reads.
+  // Finds inputs that seed the backward, and inputs that only the backward reads.
   void find_given(const Plan& plan) {
     std::set<std::string> early;
     for (int i = 0; i < operands_.count() && !operands_.is_backward(i); ++i)
@@ -89,8 +90,8 @@ class Finder {
   const PlanOperands& operands_;
   const std::set<std::string>& begins_;
   bool has_given_ = false;
-  std::set<std::string> now_;            // owners whose memory holds a gradient
-  std::map<std::string, bool> written_;  // by the step that is looked at
+  std::set<std::string> now_;            // owners whose memory currently holds a gradient
+  std::map<std::string, bool> written_;  // by the current step
   std::set<Operand> result_;
 };
 

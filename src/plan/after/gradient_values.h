@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors hold gradients. The backward also makes forward values a second time, so that the
-// phase does not tell: values are followed from what the caller gives the backward alone (a loss's
-// upstream gradient), through programs value by value.
+// Finds the tensors that hold gradients. The phase is not enough, because the backward also
+// recomputes forward values. Instead, values are followed from the inputs that only the backward
+// gets (a loss's upstream gradient) through all programs.
 #pragma once
 
 #include <set>
@@ -11,10 +11,10 @@
 
 namespace coda {
 
-// Owners as steps leave them (Operand::version), and, with -1, those that the caller gives.
-// `begins`: tensors that are gradients from where a program without a product writes them, whatever
-// they are made of: those of a loss's logits, which a forward may make. Where nothing is given to
-// the backward alone, all that it writes counts.
+// Gradients as owners in a version (Operand::version), or with -1 those that the caller gives.
+// `begins`: tensors that count as gradients from where a program without a GEMM writes them,
+// whatever they are computed from: gradients of a loss's logits, which the forward may compute. If
+// the backward has no input of its own, everything that it writes counts.
 std::set<Operand> find_gradients(const PlanOperands& operands, const Plan& plan,
                                  const std::set<std::string>& begins);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Renames the stored tensor to the loaded one if the sharing is safe for every tile and block.
 #include "plan/after/in_place.h"
 
 #include <algorithm>
@@ -53,8 +54,8 @@ class Reuse {
     std::string goes;
   };
 
-  // A loaded tensor that dies here, and a stored one that can take its memory; or, of a sum that a
-  // loop made, that can be its memory from the start.
+  // Finds a loaded tensor after its last read and a stored one that can take its memory. Or, for a
+  // sum computed by a loop, the tensor that can hold the sum from the start.
   std::optional<Pair> find_pair(const Program& program, const std::vector<PlanStep>& phase,
                                 size_t at) const {
     const program::TileMap map = program::map_tiles(program);
@@ -70,13 +71,13 @@ class Reuse {
           const Step& l = program.steps[static_cast<size_t>(load)];
           if (load > store || !program::is_tile_load(l)) continue;
           const TensorDecl& operand = program.tensors[static_cast<size_t>(l.tensor())];
-          // Other pairs would have a tile write what another has yet to read.
+          // In other pairs, a tile would write what another tile has yet to read.
           const bool same = operand.shape == result.shape && operand.dtype == result.dtype &&
                             map.pairing[load] == map.pairing[store] &&
                             map.grouped[load] == map.grouped[store];
           const int loop = tensors_.at(operand.name)->loop;
           if (!same || loop != tensors_.at(result.name)->loop) continue;
-          // A chunk's steps may overwrite rows of their own only.
+          // A step in a loop may overwrite only the rows of its own block.
           const int of_step = phase[at].loop;
           if (of_step >= 0 && loop != of_step &&
               !is_sliced(operand, plan_.loops[static_cast<size_t>(of_step)]))
@@ -91,7 +92,7 @@ class Reuse {
     return std::nullopt;
   }
 
-  // The stored tensor is a temporary of its own that is written once.
+  // Whether the stored tensor is a temporary without views that is written once.
   bool is_replaceable(const Program& program, int tensor) const {
     const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
     if (fixed_.contains(name) || tensors_.at(name)->role != TensorRole::temporary) return false;
@@ -100,7 +101,7 @@ class Reuse {
     return uses == 1;
   }
 
-  // The caller's tensor, which nothing but one step of this program names.
+  // Whether the tensor is the caller's and only one step of this program names it.
   bool is_output_of_one_step(const Program& program, int tensor) const {
     const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
     if (fixed_.contains(name) || tensors_.at(name)->role != TensorRole::output) return false;
@@ -160,7 +161,7 @@ class Reuse {
     for (RowChunks& loop : plan_.loops) std::replace(loop.sums.begin(), loop.sums.end(), from, to);
   }
 
-  // Tensors of a program are unique by name: a program that has both names keeps one entry.
+  // Tensor names are unique in a program: a program with both names keeps one entry.
   static void rename_in(Program& program, const std::string& from, const std::string& to) {
     int old_index = -1;
     int new_index = -1;
@@ -175,7 +176,7 @@ class Reuse {
     }
     auto moved = [&](int& index) {
       if (index == old_index) index = new_index;
-      if (index > old_index) --index;  // the erased entry stood before it
+      if (index > old_index) --index;  // the removed entry was before it
     };
     for (Step& s : program.steps) {
       for (int* tensor : program::tensor_fields(s)) moved(*tensor);
@@ -185,9 +186,9 @@ class Reuse {
 
   Plan& plan_;
   bool overwrite_saved_;
-  std::set<std::string> fixed_;                                    // views and what they view
-  std::unordered_map<std::string, const PlanTensor*> tensors_;     // that are left
-  std::unordered_map<std::string, std::vector<PlanStep*>> users_;  // steps that name a tensor
+  std::set<std::string> fixed_;                                    // views and their owners
+  std::unordered_map<std::string, const PlanTensor*> tensors_;     // remaining tensors
+  std::unordered_map<std::string, std::vector<PlanStep*>> users_;  // the steps that name a tensor
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that a person wrote runs as compiled ones do: as a plan, though of one step.
+// Makes a plan from a single program, so that hand-written programs run like compiled ones.
 #include "coda/plan.h"
 
 #include "program/step_table.h"

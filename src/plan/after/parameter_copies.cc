@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Moves matching plan steps to Compiled::parameter_copies and declares their results as inputs.
 #include "plan/after/parameter_copies.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace coda {
 namespace {
 
-// "eight_bits.7.largest" as the same column of the other vector.
+// Maps "eight_bits.7.largest" to the same column of kParameterMagnitudes.
 std::string of_parameters(const std::string& magnitude) {
   constexpr std::string_view kAll = kMagnitudes;
   constexpr std::string_view kOfParameters = kParameterMagnitudes;
@@ -46,7 +47,7 @@ class Taker {
   }
 
  private:
-  // The parameter that a tensor is, or is a view of; else another tensor.
+  // The parameter that a tensor is or views; else the tensor that it is or views.
   std::string owner_of(const std::string& tensor) const {
     const std::string& owner = plan_.tensor(tensor).view_of;
     return owner.empty() ? tensor : owner_of(owner);
@@ -56,7 +57,7 @@ class Taker {
     return tensor.view_of == vector;
   }
 
-  // The parameter, or the view of one, that a program copies; empty: it does something else.
+  // The parameter (or view of one) that a program copies; empty if it does something else.
   std::string copied_by(const Program& program) const {
     std::string copied;
     for (const Step& s : program.steps) {
@@ -100,7 +101,7 @@ class Taker {
     }
   }
 
-  // Operands of one product share a scale, and what they raise.
+  // Operands of one GEMM share a scale and a magnitude, so each name is added only once.
   void add(const std::string& name, PlanTensor like, const std::string& view_of = "") {
     if (!added_.insert(name).second) return;
     like.decl.name = name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of parameters in 8 bits change when the parameters do, not from run to run: whoever
-// updates a parameter has it at hand and can store them with it.
+// Moves the 8-bit copies of parameters out of a plan. They change only when the parameters do, so
+// the code that updates a parameter can store them with it.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace coda {
 
-// Takes the steps out of the plan that load one parameter whole, beside scales of 8-bit operands,
-// and nothing else; of each parameter the first such step. What they store are inputs of the plan
-// then, and the largest magnitudes that they raise are in kParameterMagnitudes.
+// Removes from the plan, for each parameter, the first step that loads only that parameter (and
+// scales of 8-bit operands). The tensors that it stores become inputs of the plan, and the
+// magnitudes that it raises are in kParameterMagnitudes.
 std::vector<ParameterCopy> take_parameter_copies(Plan& plan);
 
 }  // namespace coda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records the steps that write each owner, so that versions can be looked up.
 #include "plan/after/plan_operands.h"
 
 #include "plan/after/row_chunks.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as text: each step with its program, flops, bytes and predicted time, and why its work
-// stands there.
+// Prints a plan: each step with its program, flops, bytes and predicted time, and the reasons for
+// its position.
 #include <cstdio>
 
 #include "coda/plan_cost.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Adds a row partial of squares next to the store of a result.
 #include "plan/after/result_squares.h"
 
 #include <algorithm>
@@ -28,7 +29,8 @@ PlanStep* last_writer(Plan& plan, const std::string& name) {
   return last;
 }
 
-// Behind the program's one store of the whole result; nothing if there is none.
+// Adds the squares after the program's only store of the whole result; none if there is no such
+// store.
 std::optional<Program> with_squares(const Program& program, const std::string& result,
                                     const TensorDecl& squares) {
   const auto stores = [&](const Step& s) {
@@ -55,7 +57,7 @@ std::set<std::string> store_squares(Plan& plan, const std::map<std::string, std:
     const TensorDecl& decl = plan.tensor(result).decl;
     PlanStep* const step = is_in_spans(plan, decl) ? last_writer(plan, result) : nullptr;
     const auto* program = step == nullptr ? nullptr : std::get_if<Program>(&step->work);
-    // A program that adds to a sum loads tiles of it and has no registers left for a row's squares.
+    // A program that adds to a sum loads its tiles and has no registers left for a row's squares.
     if (program == nullptr || step->later) continue;
     const TensorDecl squares{name, decl.shape, DType::f32, TensorKind::row_partial, 1};
     const std::optional<Program> with = with_squares(*program, result, squares);

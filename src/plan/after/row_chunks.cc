@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each step goes before the loop (it needs nothing that the loop makes), into it (row by row, or a
-// sum over rows into an accumulator), or behind it.
+// Puts each step before the loop (if it needs nothing that the loop writes), into it (if it works
+// row by row, or sums over rows into an accumulator), or after it.
 #include "plan/after/row_chunks.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace coda {
 namespace {
 
-// Reads and writes of a step's owners: a view lies in what it views.
+// Owners that a step reads and writes; a view counts as its owner.
 struct Uses {
   std::set<std::string> read;
   std::set<std::string> written;
@@ -130,7 +130,7 @@ class LoopMaker {
     behind(rest);
   }
 
-  // The step as it runs in the loop, or nothing if it cannot.
+  // The step as it runs in the loop; none if it cannot run there.
   std::optional<PlanStep> body_of(const PlanStep& step) const {
     const auto* program = std::get_if<Program>(&step.work);
     if (program == nullptr) return std::nullopt;
@@ -144,8 +144,8 @@ class LoopMaker {
 
   bool mentions_rows(const Dim& dim) const { return dim.terms().contains(request_.loop.symbol); }
 
-  // Whether every row of its results is made of the same row of its operands (column partials: of
-  // its rows).
+  // Whether each row of the results depends only on the same row of the operands (for column
+  // partials: on the partial's rows).
   bool is_row_wise(const Program& program) const {
     for (const TensorDecl& t : program.tensors) {
       const bool fits = t.shape.rows == rows_ || !mentions_rows(t.shape.rows);
@@ -157,7 +157,7 @@ class LoopMaker {
     for (const Step& s : program.steps) {
       if (mentions_rows(s.shape.cols)) return false;
       for (const GemmSegment& segment : s.segments()) {
-        if (segment.is_scaled()) return false;  // scales are rows of their own
+        if (segment.is_scaled()) return false;  // scales have rows of their own
         if (segment.transpose_a || !of_rows(segment.a) || of_rows(segment.b)) return false;
       }
       if (program::is_tile_load(s) && (s.row_index() >= 0) == of_rows(s.tensor())) return false;
@@ -171,8 +171,8 @@ class LoopMaker {
     return true;
   }
 
-  // Of products over the rows whose multiples are only stored, to sums: the program that adds to
-  // them.
+  // For GEMMs over the rows whose multiples are only stored to sums: the program that adds to the
+  // sums.
   std::optional<Program> adding(const Program& program) const {
     Program later = program;
     later.steps.clear();
@@ -210,7 +210,7 @@ class LoopMaker {
     return later;
   }
 
-  // Steps by owner, whether all are the loop's.
+  // Whether only steps of the loop use this owner.
   bool is_of_loop_only(const std::string& name) const {
     for (const auto* steps : {&before_, &behind_, &plan_.backward}) {
       for (const PlanStep& step : *steps) {
@@ -226,7 +226,8 @@ class LoopMaker {
     return true;
   }
 
-  // What is the loop's alone, and whether the rest can be passed in chunks.
+  // Finds the tensors that only the loop uses, and checks that the others can be processed in
+  // blocks.
   void check_tensors() {
     for (const PlanStep& step : body_) {
       for (const StepTensor& use : step_tensors(step)) {
@@ -271,8 +272,8 @@ class LoopMaker {
   size_t first_ = 1;
   size_t last_ = 0;
   std::vector<PlanStep> before_, body_, behind_;
-  std::set<std::string> made_;        // by the loop, chunk after chunk
-  std::set<std::string> made_later_;  // known when the loop has ended: sums, and what is behind it
+  std::set<std::string> made_;        // by the loop, block by block
+  std::set<std::string> made_later_;  // known after the loop: sums, and what is computed from them
   std::set<std::string> local_;
   std::string refusal_;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over chunks of rows: how a plan's steps become one, and what a step sees of a tensor in it.
+// Makes loops over blocks of rows from a plan's steps, and defines what a step sees of a tensor
+// inside a loop.
 #pragma once
 
 #include <set>
@@ -12,19 +13,20 @@ namespace coda {
 
 struct RowChunksRequest {
   RowChunks loop;
-  std::set<std::string> values;  // tensors that shall live in the loop only, or be written by it
-  std::set<std::string> sums;    // written by products over all rows
+  std::set<std::string>
+      values;                  // tensors that shall exist only inside the loop, or be written by it
+  std::set<std::string> sums;  // written by GEMMs over all rows
 };
 
-// The steps of the forward that touch the values, and what stands between them, become one loop.
-// Returns why not, where a step can be neither in it nor before or behind it; the plan is then as
-// it was.
+// Joins the steps of the forward that use the values, and the steps between them, into one loop. If
+// a step can be neither inside nor before nor after the loop, returns the reason and leaves the
+// plan unchanged.
 std::string make_row_chunks(Plan& plan, const RowChunksRequest& request);
 
-// The sizes that a chunk's steps see.
+// The sizes that the steps of a block see.
 DimValues sizes_of_chunk(const RowChunks& loop, const DimValues& sizes, int64_t chunk);
 
-// Whether a step in the loop sees the tensor's rows of a chunk only.
+// Whether a step in the loop sees only the block's rows of the tensor.
 bool is_sliced(const TensorDecl& decl, const RowChunks& loop);
 
 }  // namespace coda

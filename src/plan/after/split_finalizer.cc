@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Marks the values that depend on a single row, and copies the steps into two programs.
 #include "plan/after/split_finalizer.h"
 #include "program/step_table.h"
 
@@ -7,7 +8,7 @@
 namespace coda {
 namespace {
 
-// Copies steps with what they need into a program of its own.
+// Copies steps and their operands into a new program.
 class Extract {
  public:
   Extract(const Program& from, const std::string& name) : from_(from) { program_.name = name; }
@@ -21,7 +22,7 @@ class Extract {
       *of = tensor(from_.tensors[static_cast<size_t>(*of)]);
     return steps_[step] = push(copy);
   }
-  // From now on `step` is loaded from there.
+  // From now on `step` is loaded from the tensor `decl`.
   void load_instead(int step, const TensorDecl& decl) {
     if (steps_.contains(step)) return;
     steps_[step] = push(program::vector_load(tensor(decl), decl.shape));
@@ -56,7 +57,7 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
   const auto count = static_cast<int>(finalizer.steps.size());
   const auto step = [&](int i) -> const Step& { return finalizer.steps[static_cast<size_t>(i)]; };
   const Shape of_rows{Dim(symbol), 1};
-  // What can be known of a row by itself: of vectors along the rows, and of scalars.
+  // Values that depend on a single row: computed from row vectors and scalars.
   std::vector<bool> row(static_cast<size_t>(count), false);
   for (int i = 0; i < count; ++i) {
     const Step& s = step(i);
@@ -74,7 +75,7 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
   FinalizerParts parts;
   Extract first(finalizer, finalizer.name);
   Extract second(finalizer, finalizer.name + ".all_rows");
-  std::map<int, TensorDecl> stored;  // row values that lie in memory behind the first part
+  std::map<int, TensorDecl> stored;  // row values that are in memory after the first part
   std::vector<int> rest;
   for (int i = 0; i < count; ++i) {
     if (!program::is_effect(step(i))) continue;
@@ -86,7 +87,7 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
       rest.push_back(i);
     }
   }
-  // What the rest needs of rows it loads.
+  // Row values that the rest needs, which it loads.
   std::vector<bool> needed(static_cast<size_t>(count), false);
   for (int i = count - 1; i >= 0; --i) {
     bool is_needed = needed[static_cast<size_t>(i)];

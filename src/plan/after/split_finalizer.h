@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A finalizer in two: what it computes of each row by itself, and what needs all rows (a loss's
-// mean), so that the first can run for a chunk of rows.
+// Splits a finalizer into the part that works on each row separately and the part that needs all
+// rows (a loss's mean), so that the first part can run for a block of rows.
 #pragma once
 
 #include <string>
@@ -11,12 +11,13 @@
 namespace coda {
 
 struct FinalizerParts {
-  Program of_rows;                   // no steps: it has no such part
-  Program rest;                      // the same
-  std::vector<TensorDecl> crossing;  // vectors that the first must store for the second besides
+  Program of_rows;  // without steps if there is no such part
+  Program rest;     // without steps if there is no such part
+  std::vector<TensorDecl>
+      crossing;  // vectors that the first part must additionally store for the second
 };
 
-// `symbol`: of the rows.
+// `symbol`: the size symbol of the rows.
 FinalizerParts split_finalizer(const Program& finalizer, const std::string& symbol);
 
 }  // namespace coda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A phase keeps the tensors that its steps name, and what those view.
+// Each phase keeps the tensors that its steps name, and the owners of views among them.
 #include "coda/split_plan.h"
 
 #include <map>
@@ -13,7 +13,7 @@ struct Use {
   bool written = false;
 };
 
-// Of the tensors that have memory, what the steps do with them or with views of them.
+// How the steps use each tensor with its own memory, directly or through views.
 std::map<std::string, Use> uses_of(const std::vector<PlanStep>& steps, const Plan& plan) {
   std::map<std::string, Use> uses;
   for (const PlanStep& step : steps) {
@@ -28,7 +28,7 @@ std::map<std::string, Use> uses_of(const std::vector<PlanStep>& steps, const Pla
   return uses;
 }
 
-// The plan of the steps: `role` says what the tensors that have memory are to it.
+// The plan of these steps; `role` gives the roles of tensors with their own memory.
 Plan phase_of(const Plan& plan, const std::vector<PlanStep>& steps, const auto& role) {
   Plan phase{
       .tensors = {}, .forward = steps, .backward = {}, .loops = plan.loops, .notes = plan.notes};
@@ -38,7 +38,7 @@ Plan phase_of(const Plan& plan, const std::vector<PlanStep>& steps, const auto& 
       for (std::string name = tensor.name; !name.empty(); name = plan.tensor(name).view_of)
         named.insert(name);
     }
-  std::map<std::string, TensorRole> roles;  // a view stands behind what it views
+  std::map<std::string, TensorRole> roles;  // a view is declared after its owner
   for (const PlanTensor& tensor : plan.tensors) {
     if (!named.contains(tensor.decl.name)) continue;
     PlanTensor kept = tensor;

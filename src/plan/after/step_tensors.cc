@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Effects write their tensor, everything else that names one reads it.
+// Effects write their tensor; all other steps that name a tensor read it.
 #include "coda/plan.h"
 
 #include "program/step_table.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Recognises the two patterns with a safe inverse: sums with a vector, and products with a positive
+// vector.
 #include "plan/partition/inverses.h"
 
 #include <numeric>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of values that can be made from one another by a proven inverse: y and y + vector, y and
-// y ⊙ positive vector. Never a division by a parameter (a norm's weight may be 0), never a rotation
-// (its table need not be one).
+// Classes of values that can be computed from each other by a proven inverse: y and y + vector, y
+// and y ⊙ positive vector. Never by dividing by a parameter (a norm's weight may be 0) or by
+// inverting a rotation (its table may not be one).
 #pragma once
 
 #include <vector>
@@ -13,21 +13,21 @@ namespace coda {
 class InverseClasses {
  public:
   explicit InverseClasses(const Graph& graph);
-  // Links `id` with its operand where that is proven; call in ascending order of ids, once for each
-  // node.
+  // Links `id` with its operand if there is a proven inverse. Call once for each node, in ascending
+  // order of ids.
   void add(int id, bool live);
   int of(int id) const;
-  // The next node of the same class, ascending, or -1; the first is of(id).
+  // The next node of the same class in ascending order, or -1; the first one is of(id).
   int next(int id) const { return next_[static_cast<size_t>(id)]; }
 
  private:
   const Graph& graph_;
   std::vector<int> parent_;
   std::vector<int> next_;
-  std::vector<int> last_;  // of a class
+  std::vector<int> last_;  // of each class
 };
 
-// For y linked to its operand x: how x comes from y.
+// How y is computed from its linked operand x.
 struct InverseLink {
   int operand = -1;  // x; -1: no link
   int vector = -1;

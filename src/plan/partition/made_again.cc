@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares, for each value, the bytes that several programs load to recompute it with the bytes to
+// store it.
 #include "plan/partition/made_again.h"
 
 #include <algorithm>
@@ -7,10 +9,11 @@
 namespace coda {
 namespace {
 
-// Programs that are compared for one value: whether they gain does not change with how many more
-// there are, and the work stays linear in the depth of a model. They are those of its own layer and
-// the next, which load little besides: of the phase's own values the first that make it, of the
-// forward's the backward's last, or those for the least of what waits for nothing.
+// The number of programs compared for one value. A constant makes the decision independent of the
+// total number of programs and keeps the work linear in the depth of a model. These are programs of
+// the value's own layer and the next, which load little else: for the phase's own values the first
+// programs that compute it; for the forward's values the last of the backward, or those that load
+// least of what is known from the start.
 constexpr size_t kPrograms = 3;
 
 class Finder {
@@ -18,8 +21,9 @@ class Finder {
   explicit Finder(const PhaseWork& phase)
       : phase_(phase), graph_(*phase.graph), makers_(static_cast<size_t>(graph_.size())) {}
 
-  // The phase's own values first, as if the others that they are made of lay in memory; then those.
-  // So a program's walk ends at the stream of its layer, of activations as of gradients.
+  // First the phase's own values, as if the other phase's operands were in memory; then the others.
+  // So the walk of a program ends at the residual stream of its layer, for activations and
+  // gradients.
   std::vector<int> worth_storing() {
     find_makers();
     for (const bool own : {true, false}) {
@@ -47,7 +51,7 @@ class Finder {
     return is_there || stored_.contains(id) || phase_.in_memory(id);
   }
 
-  // What is sliced or joined has no program of its own.
+  // Slices and concatenations have no program of their own.
   bool is_view(int id) const {
     const Op op = graph_.node(id).op;
     return op == Op::slice_columns || op == Op::concat_columns || op == Op::repeat_columns ||
@@ -64,7 +68,7 @@ class Finder {
     makers.erase(drops_last ? makers.end() - 1 : makers.begin());
   }
 
-  // Which programs make a value as things stand: readers have larger ids than what they read.
+  // Finds the programs that currently compute each value. Users have larger ids than operands.
   void find_makers() {
     for (const auto& [at, roots] : phase_.programs) {
       for (int root : roots) add_maker(root, at);
@@ -81,11 +85,11 @@ class Finder {
     }
   }
 
-  // Bytes that are not moved if `id` is stored.
+  // Bytes saved if `id` is stored.
   double gain(int id) const {
     double bytes = -phase_.store_cost(id);
     const std::vector<PlanPoint>& makers = makers_[static_cast<size_t>(id)];
-    // Of the phase's own values one program stays the maker.
+    // For the phase's own values, one program still computes it.
     for (size_t i = phase_.is_of_phase(id) ? 1 : 0; i < makers.size(); ++i) {
       if (phase_.is_own(id, makers[i])) continue;
       bytes += loaded(makers[i], -1) - loaded(makers[i], id);
@@ -93,7 +97,7 @@ class Finder {
     return bytes;
   }
 
-  // Bytes that a program loads, where `stored` lies in memory too.
+  // Bytes that a program loads if `stored` is also in memory.
   double loaded(PlanPoint at, int stored) const {
     double bytes = 0;
     std::set<int> seen;
@@ -119,8 +123,8 @@ class Finder {
   const PhaseWork& phase_;
   const Graph& graph_;
   std::vector<std::vector<PlanPoint>> makers_;  // by node, ascending
-  std::set<int> stored_;                        // that were found
-  bool others_are_there_ = false;               // values of another phase
+  std::set<int> stored_;                        // found so far
+  bool others_are_there_ = false;               // whether values of the other phase are in memory
 };
 
 }  // namespace

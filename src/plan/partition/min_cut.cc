@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dinic's algorithm over the split graph: vertex v is an edge from 2v to 2v + 1 of its capacity.
-// Vertices that nothing names (most, where a cut is of one phase) are left out.
+// Dinic's algorithm on the split graph: vertex v becomes an edge from 2v to 2v + 1 with its
+// capacity. Unused vertices (most of them, for a cut of one phase) are left out.
 #include "plan/partition/min_cut.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class Network {
     }
   }
 
-  // Nodes that can still reach the sink.
+  // The nodes from which the sink can still be reached.
   std::vector<bool> reaching(int sink) const {
     std::vector<bool> reached(first_.size(), false);
     std::queue<int> pending;

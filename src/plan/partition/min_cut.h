@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cheapest set of values to keep in memory so that all needed ones can be made from them: a
-// minimum vertex cut between what cannot be made again (products, inputs) and what is needed.
+// Finds the cheapest set of values to keep in memory such that all needed values can be computed
+// from them: a minimum vertex cut between values that cannot be recomputed (GEMMs, inputs) and the
+// needed ones.
 #pragma once
 
 #include <utility>
@@ -10,14 +11,14 @@ namespace coda {
 
 struct CutProblem {
   int vertices = 0;
-  std::vector<double> capacity;            // of a vertex; kNever where it may not be kept
+  std::vector<double> capacity;            // per vertex; kNever if it must not be kept
   std::vector<std::pair<int, int>> edges;  // operand -> value
-  std::vector<int> sources;                // cannot be made again
+  std::vector<int> sources;                // cannot be recomputed
   std::vector<int> needs;
 };
 inline constexpr double kNever = 1e30;
 
-// The vertices of a minimum cut; of equal cuts the one nearest the needs.
+// The vertices of a minimum cut; of equal cuts, the one nearest to the needed values.
 std::vector<int> minimum_cut(const CutProblem& problem);
 
 }  // namespace coda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partition: what must be stored or reduced (roots); then, until nothing is new, which forward
-// values the backward reads (a minimum cut), which values cross from program to program inside a
-// phase (a cut each), and what is stored because several programs would make it again; at last
-// where the floating roots go.
+// Computes the partition in these steps. First, what must be stored or reduced (roots). Then, until
+// nothing changes: which forward values the backward reads (a minimum cut), which values pass
+// between programs of a phase (one cut each), and what is stored because several programs would
+// recompute it. Finally, the programs for floating roots.
 #include "plan/partition/partition.h"
 
 #include <algorithm>
@@ -70,8 +70,8 @@ class Partitioner {
 
   // ---- needs ----
 
-  // What the program that makes `root` reads: tensors that neither it makes as tiles nor that float
-  // into it.
+  // The tensors that the program of `root` reads: those that it neither computes as tiles nor can
+  // compute by floating them into itself.
   void gather(int root, std::set<int>& needs) {
     std::vector<int> pending{root};
     seen_.clear();
@@ -83,8 +83,8 @@ class Partitioner {
       if (!seen_.insert(id) || graph_.node(id).op == Op::matmul) continue;
       for (int operand : graph_.node(id).operands) {
         if (!is_tensor(operand)) continue;
-        // What floats is made in the program itself, unless it is a root: then it has needs of its
-        // own.
+        // A floating value is computed in the program itself, unless it is a root: then it has
+        // needs of its own.
         const bool floats = !ready_->of(operand).home && !is_source(graph_, operand) &&
                             (!backward || !is_forward(operand));
         const bool stored = (backward ? backward_stores_ : forward_stores_).contains(operand);
@@ -99,7 +99,7 @@ class Partitioner {
     }
   }
 
-  // Needs of all programs of a phase, forward and backward values apart.
+  // The needs of all programs of a phase, separately for forward and backward values.
   void phase_needs(bool backward, std::set<int>& forward_values, std::set<int>& backward_values) {
     std::set<int> all;
     for (int id : backward ? backward_stores_ : forward_stores_) gather(id, all);
@@ -129,8 +129,8 @@ class Partitioner {
     return bytes(id);
   }
 
-  // Forward values that the backward reads from memory; values linked by a proven inverse are one
-  // vertex.
+  // The forward values that the backward reads from memory. Values linked by a proven inverse are
+  // one vertex.
   bool cut_saved() {
     std::set<int> needs = roots_.forward_needs;
     std::set<int> unused;
@@ -146,7 +146,7 @@ class Partitioner {
       if (storable) {
         double cost = parameter_free_bytes(id);
         if (request_.also_saved.contains(id) || kept_.contains(id)) cost = 0;
-        // The caller stores it anyway: it costs only a read.
+        // The caller's output is stored anyway, so it costs only a read.
         if (joint_.seeded.contains(id)) cost *= 0.5;
         double& capacity = problem.capacity[static_cast<size_t>(v)];
         capacity = std::min(capacity, cost);
@@ -172,8 +172,8 @@ class Partitioner {
     return changed;
   }
 
-  // Of a class of inverse-linked values the one to store: an input, else an operand, else one
-  // stored anyway, else the last.
+  // The member of a class of inverse-linked values to store: an input, else an operand, else one
+  // that is stored anyway, else the last.
   int representative(int vertex) const {
     int best = -1;
     int best_rank = -1;
@@ -192,7 +192,7 @@ class Partitioner {
     return best;
   }
 
-  // Values of one phase that cross from program to program.
+  // The values of one phase that pass between programs.
   bool cut_phase(bool backward) {
     std::set<int> forward_values;
     std::set<int> backward_values;
@@ -212,7 +212,7 @@ class Partitioner {
         continue;
       }
       if (home) capacity = stores.contains(id) ? 0 : bytes(id);
-      // A floating value that is written anyway can be read by what stands behind its first reader.
+      // A floating value that is stored anyway can be read after its first reader.
       if (!home && stores.contains(id)) capacity = 0;
       if (graph_.node(id).op == Op::matmul) {
         problem.sources.push_back(id);
@@ -234,7 +234,7 @@ class Partitioner {
     PhaseWork phase;
     phase.graph = &graph_;
     const std::set<int>& stores = backward ? backward_stores_ : forward_stores_;
-    // What waits for nothing in the phase may stand anywhere in it: its program is its own.
+    // A value without dependencies in the phase may be placed anywhere, so it gets its own program.
     const auto units = static_cast<int>(out_.order.units.size());
     phase.units = units;
     const auto at = [&](int id) {
@@ -270,7 +270,7 @@ class Partitioner {
     return phase;
   }
 
-  // Forward values that the backward would make again are saved.
+  // Saves forward values that the backward would otherwise recompute.
   bool store_what_is_made_again(bool backward) {
     if (!request_.fuse) return false;
     const std::vector<int> found = worth_storing(phase_work(backward));
@@ -331,8 +331,8 @@ class Partitioner {
   }
 
   void place_floating_roots() {
-    // By id: whatever a root reads has a smaller one. Forward operands that are made again come
-    // first in the backward.
+    // In ascending order of ids, because a root reads only smaller ids. Recomputed forward operands
+    // come first in the backward.
     for (int id : out_.dropped) place_store(id, true);
     std::set<int> rest = forward_stores_;
     rest.insert(backward_stores_.begin(), backward_stores_.end());
@@ -349,7 +349,7 @@ class Partitioner {
     place_streams();
   }
 
-  // Each is written by the first program that makes it.
+  // Each is stored by the first program that computes it.
   void place_streams() {
     for (const bool backward : {false, true}) {
       PhaseWork phase = phase_work(backward);
@@ -388,7 +388,7 @@ class Partitioner {
     store_at(id, at, backward);
   }
 
-  // Times change only when a reduction is placed elsewhere than at its earliest point.
+  // Times change only if a reduction is not at its earliest point.
   void refresh_times() {
     ready_->update(moved_, readers_, out_.reduced);
     moved_.clear();
@@ -407,9 +407,9 @@ class Partitioner {
     reduce_at(id, find_place(operand, earliest, deadline(id, backward), backward, true));
   }
 
-  // The first program that reads `id`: the exclusive bound of where it may be made. A stored tensor
-  // is read by units (also through views); a program that holds its tile makes it itself. A
-  // reduction is read by every program that uses a value made from it.
+  // The first program that reads `id`, which must come after the program that computes it. Units
+  // read stored tensors (also through views); a program that holds a tensor's tile computes it
+  // itself. Every program that uses a value derived from a reduction reads the reduction.
   PlanPoint deadline(int id, bool backward) {
     PlanPoint first = phase_end(backward);
     const bool is_vector = !is_tensor(id);
@@ -421,7 +421,7 @@ class Partitioner {
       pending.pop_back();
       for (int reader : readers_.of(v)) {
         const Op op = graph_.node(reader).op;
-        // The backward reads columns of what it makes again through views that are the forward's.
+        // The backward reads columns of recomputed values through views of the forward.
         const bool view = op == Op::slice_columns || op == Op::concat_columns;
         if ((is_forward(reader) == backward && !view) || !seen_.insert(reader)) continue;
         const int k = out_.order.unit_of[static_cast<size_t>(reader)];
@@ -442,11 +442,12 @@ class Partitioner {
     return first;
   }
 
-  // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra;
-  // else a tile program that loads some of it anyway; else a new one. Of places that are as good
-  // the last: what is made takes memory from there on. But a reduction of what this phase makes is
-  // made at the first: what it reads may be done with by then. Only the units near the two ends are
-  // looked at, so that a layer's programs, and the time to find them, do not depend on the depth.
+  // A GEMM program with the same tiles between `earliest` and `deadline` that loads the least in
+  // addition; else a tile program that already loads part of it; else a new one. Of equally good
+  // places the last, because the result takes memory from there on. But a reduction of this phase's
+  // values goes to the first place, because its operands may be freed after it. Only units near
+  // both ends are examined, so that a layer's programs and the search time do not depend on the
+  // depth.
   PlanPoint find_place(int value, PlanPoint earliest, PlanPoint deadline, bool backward,
                        bool is_reduction) {
     constexpr int kNear = 64;
@@ -484,7 +485,7 @@ class Partitioner {
     };
     compare(gemms);
     if (least < kNever) return best;
-    const bool is_local = ready_->of(value).home;  // to a product's tile, and nowhere else
+    const bool is_local = ready_->of(value).home;  // local to one GEMM's tile
     best = from_last && !is_local ? std::max(earliest, {deadline.slot - 1, 1}) : earliest;
     least = extra_loads(value, best, backward);
     compare(tile_programs);
@@ -497,9 +498,9 @@ class Partitioner {
     });
   }
 
-  // Bytes that the program at `at` would load to make `value`, beyond what it has.
+  // Bytes that the program at `at` would load to compute `value`, in addition to what it has.
   double extra_loads(int value, PlanPoint at, bool backward) const {
-    std::set<int> here;  // loaded or made by the program already
+    std::set<int> here;  // already loaded or computed by the program
     auto work = out_.programs.find(at);
     if (work != out_.programs.end()) {
       for (int id : work->second.stores) reached_in_program(id, at, backward, here);
@@ -521,7 +522,7 @@ class Partitioner {
     return bytes(is_source(graph_, id) ? source_base(graph_, id) : id);
   }
 
-  // Whether a program at `at` reads `id` from memory rather than making it.
+  // Whether a program at `at` reads `id` from memory instead of computing it.
   bool in_memory(int id, PlanPoint at, bool backward) const {
     if (is_source(graph_, id)) return true;
     if (graph_.node(id).op == Op::concat_columns) {
@@ -552,16 +553,16 @@ class Partitioner {
   InverseClasses classes_;
   std::vector<bool> live_;
   Readers readers_;
-  NodeSet seen_;  // of one walk
+  NodeSet seen_;  // of the current walk
   Partition out_;
   std::unique_ptr<ReadyTimes> ready_;
-  std::set<int> moved_;  // reductions that are placed elsewhere than `ready_` has them
-  Roots roots_;          // and what else must lie in memory, as it is found
+  std::set<int> moved_;  // reductions that are not where `ready_` has them
+  Roots roots_;          // and other values that must be in memory, as they are found
   std::set<int>& forward_stores_ = roots_.forward_stores;
   std::set<int>& backward_stores_ = roots_.backward_stores;
   const std::set<int>& reductions_ = roots_.reductions;
-  std::set<int> streams_;  // floating values that the first program to make them writes
-  std::set<int> kept_;     // forward values that are saved rather than made again
+  std::set<int> streams_;  // floating values that the first program to compute them stores
+  std::set<int> kept_;     // forward values that are saved instead of recomputed
 };
 
 }  // namespace

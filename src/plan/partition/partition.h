@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where everything is computed. Every value finds its place relative to the units: in the epilogue
-// of the product that makes its latest operand, if it is tile-local there; otherwise it floats
-// behind that point, to an epilogue with the same tiles that loads least extra for it, or to a
-// program of its own. What must lie in memory between programs is a minimum cut.
+// Decides where everything is computed. A value is computed in the epilogue of the GEMM that
+// produces its latest operand, if it is tile-local there. Otherwise it floats to a later epilogue
+// with the same tiles that loads least in addition, or to a program of its own. A minimum cut
+// decides what must be in memory between programs.
 #pragma once
 
 #include <compare>
@@ -17,8 +17,8 @@
 
 namespace coda {
 
-// Where a program stands: (k, 0) is unit k's; (k, 1), (k, 2), ... are tile programs between unit k
-// and unit k + 1.
+// The position of a program: (k, 0) is the program of unit k; (k, 1), (k, 2), ... are tile programs
+// between unit k and unit k + 1.
 struct PlanPoint {
   int slot = -1;
   int level = 0;
@@ -26,7 +26,7 @@ struct PlanPoint {
   PlanPoint next() const { return {slot, level + 1}; }
 };
 
-// What one program must make.
+// What one program must compute.
 struct ProgramWork {
   std::vector<int> stores;      // tensors that it writes
   std::vector<int> reductions;  // row or column reductions of its tiles
@@ -35,7 +35,7 @@ struct ProgramWork {
 struct Partition {
   UnitOrder order;
   std::map<PlanPoint, ProgramWork> programs;  // GEMM and tile programs; opaque units have none
-  std::map<int, PlanPoint> stored_forward;    // value -> the program that writes it
+  std::map<int, PlanPoint> stored_forward;    // value -> the program that stores it
   std::map<int, PlanPoint>
       stored_backward;               // backward values, and forward ones that are made again
   std::map<int, PlanPoint> reduced;  // reduction -> its program
@@ -48,21 +48,21 @@ struct Partition {
 
 struct PartitionRequest {
   const JointGraph* joint = nullptr;
-  DimValues sizes;           // what bytes are counted with
-  double storage_bytes = 4;  // of a stored element
-  bool fuse = true;          // false: products' epilogues only store
-  std::set<int> also_saved;  // values that are saved although they could be made again
+  DimValues sizes;           // for counting bytes
+  double storage_bytes = 4;  // per stored element
+  bool fuse = true;          // false: epilogues of GEMMs only store
+  std::set<int> also_saved;  // values that are saved although they could be recomputed
 };
 
 Partition partition(const PartitionRequest& request);
 
-// When a value is known or can be computed at the earliest, given where reductions stand; see
-// partition.cc.
+// The earliest point at which each value is known or can be computed, given the places of
+// reductions; see partition.cc.
 class ReadyTimes {
  public:
   ReadyTimes(const JointGraph& joint, const UnitOrder& order, bool fuse);
   void compute(const std::vector<bool>& live, const std::map<int, PlanPoint>& reduced);
-  // The same after the places of some reductions have changed.
+  // Updates the times after some reductions have moved.
   void update(std::set<int> moved, const Readers& readers, const std::map<int, PlanPoint>& reduced);
 
   struct Time {
@@ -85,13 +85,13 @@ class ReadyTimes {
   std::vector<Time> times_;
 };
 
-// Lies in memory without any program of the plan writing it: an input, a result of an opaque call,
-// or a view of such.
+// Whether a value is in memory without being written by a program: an input, a result of an opaque
+// call, or a view of one.
 bool is_source(const Graph& graph, int id);
-// A reduction that a plan keeps as two numbers (a log-sum-exp: the maximum and the logarithm of the
-// sum), so that what cancels does so before the small one is added.
+// Whether a plan keeps a reduction as two numbers (a log-sum-exp: the maximum, and the logarithm of
+// the sum), so that cancellation happens before the small number is added.
 bool is_pair(const Node& node);
-// Operands of a source that are views: the input or result under slices, repeats and gathers.
+// The base of a source that is a view: the input or result under slices, repeats and gathers.
 int source_base(const Graph& graph, int id);
 
 }  // namespace coda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When values are known. A tensor is at home in unit k if its latest operand is a tile of k, k is a
-// product of the same phase, every vector that it meets is finalized before k runs, and k's tile
-// holds all of it.
+// Computes when values are known. The home of a tensor is unit k if its latest operand is a tile of
+// k, k is a GEMM of the same phase, every vector that it uses is finalized before k runs, and k's
+// tile holds the whole tensor.
 #include <algorithm>
 
 #include "coda/error.h"
@@ -42,7 +42,7 @@ void ReadyTimes::compute(const std::vector<bool>& live, const std::map<int, Plan
   }
 }
 
-// In the order of ids: what a value is made of has smaller ones, so each is seen once.
+// In ascending order of ids: operands have smaller ids, so each value is visited once.
 void ReadyTimes::update(std::set<int> moved, const Readers& readers,
                         const std::map<int, PlanPoint>& reduced) {
   while (!moved.empty()) {
@@ -65,7 +65,7 @@ ReadyTimes::Time ReadyTimes::time_of(int id, const std::map<int, PlanPoint>& red
   if (n.op == Op::input) return {{-1, 1}, false};
   if (n.shape.is_tensor()) return tensor_time(id, n);
 
-  // A vector: known after the programs of all its reductions.
+  // A vector is known after the programs of all its reductions.
   auto placed = reduced.find(id);
   if (placed != reduced.end()) return {placed->second.next(), false};
   Time latest{{-1, 0}, false};
@@ -94,8 +94,8 @@ ReadyTimes::Time ReadyTimes::tensor_time(int id, const Node& n) {
     if (!local) break;
     const Time& t = of(operand);
     if (t.home && t.at.slot == home) continue;
-    // Known before the unit runs: a vector at its finalizer, a tensor in memory or computable from
-    // it.
+    // Known before the unit runs: a vector at its finalizer, or a tensor that is in memory or can
+    // be computed from memory.
     if (t.at > PlanPoint{home, 0}) local = false;
   }
 

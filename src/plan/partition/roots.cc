@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collects roots in one pass over the live nodes.
 #include "plan/partition/roots.h"
 
 #include "coda/error.h"
@@ -28,7 +29,7 @@ class RootFinder {
       }
       if (!is_reduction(n.op) || !is_tensor(n.operands[0])) continue;
       roots_.reductions.insert(id);
-      // Without epilogues a product's reduction reads the product from memory.
+      // Without epilogues, the reduction of a GEMM's result reads it from memory.
       const bool of_product = graph_.node(n.operands[0]).op == Op::matmul;
       if (!fuse_ && of_product) require_stored(n.operands[0], !is_forward(id));
     }
@@ -37,8 +38,7 @@ class RootFinder {
     }
     for (int id : joint_.gradients) {
       if (id >= 0 && is_tensor(id)) {
-        // A gradient that is a source still has to be written to the caller's tensor: by a copy of
-        // its own.
+        // A gradient that is a source must still be written to the caller's tensor, by a copy.
         require(!is_source(graph_, id) || graph_.node(source_base(graph_, id)).op == Op::result,
                 "a gradient equals an input of the graph; copy that input instead");
         require_stored(id, true);
@@ -51,7 +51,7 @@ class RootFinder {
   bool is_forward(int id) const { return joint_.forward[static_cast<size_t>(id)]; }
   bool is_tensor(int id) const { return graph_.node(id).shape.is_tensor(); }
 
-  // A tensor that must be written. A concatenation is written part by part, into views.
+  // Requires that a tensor is stored. A concatenation is stored part by part, through views.
   void require_stored(int id, bool backward) {
     if (!is_tensor(id)) return;  // a vector among a tensor's columns: its finalizer writes it
     if (is_source(graph_, id)) {

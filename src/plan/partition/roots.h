@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of a joint graph must make, whatever else they do: the operands of products and
+// The values that the programs of a joint graph must compute in any case: operands of GEMMs and
 // calls, results, and reductions of tiles.
 #pragma once
 
@@ -14,12 +14,12 @@ struct Roots {
   std::set<int> forward_stores;  // tensors that the forward writes
   std::set<int> backward_stores;
   std::set<int> reductions;         // row and column reductions of tensors
-  std::set<int> forward_needs;      // forward tensors that backward products and calls read
-  std::set<int> backward_operands;  // those of them that some program writes
+  std::set<int> forward_needs;      // forward tensors that backward GEMMs and calls read
+  std::set<int> backward_operands;  // those of them that a program stores
 };
 
-// `live`: nodes that the graph's results reach. `fuse` false: products only store. Error if a
-// gradient is an input of the graph.
+// `live`: nodes that the results depend on. `fuse` false: GEMMs only store. Error if a gradient is
+// an input of the graph.
 Roots find_roots(const JointGraph& joint, const std::vector<bool>& live, bool fuse);
 
 }  // namespace coda

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rebuilds the joint graph node by node. Each value has up to two forms: as it is, and as a tile
+// can load it.
 #include "plan/partition/through_memory.h"
 
 #include <algorithm>
@@ -63,7 +65,7 @@ class MemoryPass {
   bool is_made(int id) const { return value_[static_cast<size_t>(id)] >= 0; }
   Value value(int id) { return graph().value(value_[static_cast<size_t>(id)]); }
 
-  // A call writes all of its results, read or not.
+  // A call writes all of its results, even unused ones.
   bool is_result_of_live(int id, const std::vector<bool>& live) const {
     const Node& n = source_.node(id);
     return n.op == Op::result && live[static_cast<size_t>(n.operands[0])];
@@ -83,12 +85,12 @@ class MemoryPass {
            .fn = fn};
     return intern(std::move(n));
   }
-  // x + 0 as a node of its own, which no builder makes.
+  // x + 0 as a separate node, which builders would simplify away.
   Value copy(Value v) { return call(Elementwise::add, v.shape(), {v.id, graph().constant(0).id}); }
 
   // ---- memory ----
 
-  // Whether the views between a source and what lies in memory have no gathered or repeated rows.
+  // Whether the views between a source and its memory include an `op` (gathered or repeated rows).
   bool has(Value v, Op op) {
     for (int id = v.id; is_view(graph().node(id).op); id = graph().node(id).operands[0]) {
       if (graph().node(id).op == op) return true;
@@ -102,17 +104,17 @@ class MemoryPass {
     const Node& base = graph().node(source_base(graph(), v.id));
     return base.op == Op::input && base.dtype == DType::i32;
   }
-  // Whether a program writes it as it is: not a leaf, nothing that lies in memory already, not two
-  // numbers that stand for one.
+  // Whether a program stores the value as it is: not a leaf, not in memory already, and not a pair
+  // of numbers.
   bool is_written(Value v) {
     const Node& n = node(v);
     if (n.operands.empty() || is_pair(n)) return false;
     return !is_source(graph(), n.op == Op::transpose ? n.operands[0] : v.id);
   }
-  // A call's own result; it writes that wherever it is wanted.
+  // Whether it is directly the result of a call, which can write it anywhere.
   bool is_result(Value v) { return node(v).op == Op::result && stored_value(graph(), v.id) < 0; }
 
-  // The value, read back from memory.
+  // The value read back from memory.
   Value stored(Value v) {
     if (is_plain(v)) return v;
     const bool joined = node(v).op == Op::concat_columns;
@@ -127,7 +129,7 @@ class MemoryPass {
     return intern(std::move(result));
   }
 
-  // What a product or a call takes from memory.
+  // The value as a GEMM or a call reads it from memory.
   Value whole(int id, bool may_be_integer) {
     Value v = value(id);
     if (!is_source(graph(), v.id)) {
@@ -140,7 +142,7 @@ class MemoryPass {
     return v;
   }
 
-  // What a program or a finalizer computes with.
+  // The value as a program or finalizer computes with it.
   Value tile(int id) {
     int& known = tile_[static_cast<size_t>(id)];
     if (known < 0) {
@@ -158,7 +160,7 @@ class MemoryPass {
     return graph().value(known);
   }
 
-  // What the caller gets: a value of its own, written by a program or a call of the phase.
+  // The value as the caller gets it: a separate value, written by a program or call of the phase.
   int root(int id, bool forward) {
     Value v = value(id);
     const bool earlier =
@@ -194,7 +196,7 @@ class MemoryPass {
         if (const int largest = own_largest(n); largest >= 0) return picked(n, largest);
         break;
       case Op::transpose: {
-        // A source is read along the other dimension where its elements lie side by side.
+        // A source is read along the other dimension if its elements are adjacent.
         const Value v = tile(n.operands[0]);
         const bool lies = node(v).op == Op::input || !is_source(graph(), v.id);
         return over(n, {lies ? v : copy(v)});
@@ -212,8 +214,9 @@ class MemoryPass {
     return over(n, operands);
   }
 
-  // What a call adds to is written where the sum lies, and holds what the caller had there: one
-  // program or call writes it, which can add, in the same phase and for nothing else.
+  // An operand that a call adds to is overwritten with the sum and starts with the caller's value.
+  // So it must be written by one program or call of the same phase that can add, and be used for
+  // nothing else.
   Value spent(int id, Value v) {
     const bool has_views = node(v).op == Op::slice_columns || node(v).op == Op::concat_columns;
     const bool can_be = is_result(v) ? can_add(node(graph().value(node(v).operands[0])))
@@ -225,7 +228,7 @@ class MemoryPass {
     while (!owned_.insert(v.id).second) v = sum_with_zero(v);
     return v;
   }
-  // A copy that is no other's: copy() has its operands the other way round.
+  // A copy that is not shared: copy() has its operands in the other order.
   Value sum_with_zero(Value v) {
     return call(Elementwise::add, v.shape(), {graph().constant(0).id, v.id});
   }
@@ -237,7 +240,7 @@ class MemoryPass {
     return intern(std::move(n));
   }
 
-  // Of a computed tensor units read the slice itself; programs read it back (see tile).
+  // Units read a slice of a computed tensor directly; programs read it back (see tile).
   Value slice(const Node& n) {
     Value v = value(n.operands[0]);
     const bool computed = !is_source(graph(), v.id);
@@ -247,8 +250,8 @@ class MemoryPass {
     return over(n, {v});
   }
 
-  // Parts of parts stand side by side. Each is written by one program or call, of the phase, into
-  // its place.
+  // Nested parts become adjacent parts. Each is written to its place by one program or call of the
+  // phase.
   Value concat(const Node& n) {
     std::vector<Value> parts;
     for (int operand : n.operands) {
@@ -269,7 +272,7 @@ class MemoryPass {
   Value joined(const Shape& shape, const std::vector<Value>& parts) {
     Node n{.op = Op::concat_columns, .shape = shape};
     for (Value v : parts) {
-      // A call that adds to an operand cannot add to a gradient of the caller's too.
+      // A call that adds to an operand cannot also add to a caller's gradient.
       const bool is_own =
           is_result(v) ? !adds(node(graph().value(node(v).operands[0]))) : is_written(v);
       if (!is_own) v = copy(v);
@@ -283,14 +286,14 @@ class MemoryPass {
     const Value v = tile(n.operands[0]);
     if (v.shape().cols.is(1)) return mul(v, graph().ones(n.shape.cols));
     if (v.shape().rows.is(1) && n.repeat.is_constant()) {
-      // A copy: a call may be unable to add to a gradient that is made of its result.
+      // A copy, because a call may be unable to add to a gradient that is computed from its result.
       const Value part = is_result(v) ? copy(v) : v;
       return joined(n.shape, std::vector<Value>(static_cast<size_t>(n.repeat.constant()), part));
     }
     return over(n, {is_source(graph(), v.id) ? v : stored(v)});
   }
 
-  // Rows that no load gathers are picked by a product with ones and zeros.
+  // Rows that no load can gather are selected by a GEMM with ones and zeros.
   Value gather(const Node& n) {
     const Value table = tile(n.operands[0]);
     const Value index = tile(n.operands[1]);
@@ -322,7 +325,7 @@ class MemoryPass {
     return v;
   }
 
-  // ---- vectors as two rows of a tile ----
+  // ---- Vectors as two rows of a tile.
 
   static bool is_row(Value v) { return v.shape().rows.is(1); }
   Value row_number() { return coda::transpose(graph().column_index(2)); }
@@ -375,8 +378,7 @@ class MemoryPass {
     return first_row(over(two, {two_rows(v)}));
   }
 
-  // Where values, or their magnitudes, are compared with the largest of themselves: that reduction,
-  // else -1.
+  // The reduction, if values (or their magnitudes) are compared with their own maximum; else -1.
   int own_largest(const Node& n) const {
     if (n.fn != Elementwise::equal) return -1;
     for (size_t i : {0U, 1U}) {
@@ -391,7 +393,7 @@ class MemoryPass {
     return -1;
   }
 
-  // Both sides are made of what lies in memory.
+  // Both sides of the comparison are computed from memory.
   Value picked(const Node& n, int largest) {
     const Node& reduction = source_.node(largest);
     const int of = reduction.operands[0];
@@ -408,7 +410,7 @@ class MemoryPass {
     return over(n, sides);
   }
 
-  // A program selects columns of a tile by an input of integers.
+  // A program selects columns of a tile by an integer input.
   Value selected(const Node& n) {
     const Value v = tile(n.operands[0]);
     const Value index = tile(n.operands[1]);
@@ -420,7 +422,7 @@ class MemoryPass {
     return is_row(v) || !given ? column(v, index) : over(n, {v, index});
   }
 
-  // ---- the rest of the joint graph ----
+  // ---- The rest of the joint graph.
 
   void map_rest() {
     JointGraph& to = out_.joint;
@@ -429,7 +431,7 @@ class MemoryPass {
       if (value_[id] >= 0 && from_.forward[id]) forward.push_back(value_[id]);
     }
     to.forward = reached_from(graph(), forward);
-    // A call of the forward runs there, and writes all of its results.
+    // A call of the forward runs in the forward and writes all of its results.
     for (int id = 0; id < graph().size(); ++id) {
       const Node& n = graph().node(id);
       if (n.op == Op::result && to.forward[static_cast<size_t>(n.operands[0])])
@@ -456,11 +458,11 @@ class MemoryPass {
   const Graph& source_;
   const std::set<int>& apart_;
   ThroughMemory out_;
-  bool is_forward_ = true;  // the node that is made
-  std::vector<int> uses_;   // by node of the source: how many read it
-  std::vector<int> value_;  // by node of the source: what stands for it
-  std::vector<int> tile_;   // the same where a program computes with it; -1: not asked for yet
-  std::set<int> owned_;     // parts of concatenations and roots: each is written to one place
+  bool is_forward_ = true;  // of the current node
+  std::vector<int> uses_;   // by node of the source: number of readers
+  std::vector<int> value_;  // by node of the source: its replacement
+  std::vector<int> tile_;   // the form that programs compute with; -1: not requested yet
+  std::set<int> owned_;     // parts of concatenations and roots, each written to one place
 };
 
 }  // namespace

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that says what a tile can hold. A program's tiles take values that are computed
-// column by column, or through one layout of pairs, or summed over groups of columns; they load
-// what lies in memory, also as a slice, a repeat or gathered rows. Everything else is made of
-// these: a view of a computed value reads it back from memory, behind a call that copies nothing
-// and only parts programs; vectors that no finalizer can rearrange become two rows of a tile; what
-// a product, a call or the caller needs in memory and what is no tensor there is copied.
+// Rewrites a joint graph so that programs can compute it; the only code that knows what a tile can
+// hold. The tiles of a program hold values that are computed column by column, through one layout
+// of pairs, or summed over groups of columns; they load tensors from memory, also as a slice, a
+// repeat or gathered rows. Everything else is expressed by these. A view of a computed value is
+// read back from memory, after a pseudo-call that copies nothing but separates programs. Vectors
+// that no finalizer can rearrange become two rows of a tile. Values that a GEMM, a call or the
+// caller needs in memory, and that are not tensors there, are copied.
 //
-// Needs: a joint graph as it is rewritten. Promises: equal values, and no operation that a program
-// or a finalizer lacks. What does not fit together in one tile is found where programs are written
-// (plan/write/emit.h) and comes back as `apart`.
+// Requires a rewritten joint graph. Guarantees equal values, and only operations that a program or
+// a finalizer supports. Values that do not fit into one tile together are found when programs are
+// written (plan/write/emit.h) and come back as `apart`.
 //
-// Which values are the largest of themselves (x = max(x), by which the gradient of a maximum finds
-// its elements) is told from x as it lies in memory, of which the maximum is taken again. The
-// forward's may be of numbers before their rounding, and what is made again, by an inverse or in
-// another program, need not have the same bits: then no element would be found, and the gradient be
-// lost without a word.
+// Comparisons of a value with its own maximum (x = max(x), by which the gradient of a maximum finds
+// its elements) use x as it is in memory and recompute the maximum from it. The forward's maximum
+// may be of numbers before rounding, and a recomputed value may have different bits. Then no
+// element would equal the maximum, and the gradient would be lost silently.
 #pragma once
 
 #include <set>
@@ -24,18 +24,18 @@
 
 namespace coda {
 
-// A call of this name computes nothing: its result is its operand, once that has been stored.
+// A call of this name computes nothing: its result is its operand, read back after it was stored.
 inline constexpr std::string_view kStoredCall = "#stored";
 
-// What a result of such a call stands for, or -1.
+// The node whose stored value a result of such a call is, or -1.
 int stored_value(const Graph& graph, int id);
 
 struct ThroughMemory {
   JointGraph joint;
-  std::vector<int> origin;  // by node of `joint`: the node it stands for, or -1
+  std::vector<int> origin;  // by node of `joint`: the original node, or -1
 };
 
-// `apart`: nodes of `joint` whose readers load them.
+// `apart`: nodes of `joint` that their readers must load from memory.
 ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart);
 
 }  // namespace coda

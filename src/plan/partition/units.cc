@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Groups GEMMs that share operands, then orders the units topologically.
 #include "plan/partition/units.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace coda {
 namespace {
 
-// Which operands two products must share to be joined: all left ones, or all right ones, with their
+// The operands that two GEMMs must share to be joined: all left or all right ones, with their
 // transposes.
 std::string operands_key(const Node& n, size_t side) {
   std::string key;
@@ -24,8 +25,8 @@ std::string operands_key(const Node& n, size_t side) {
   return key;
 }
 
-// How far a run through the units is: a unit is ready when all that its nodes are made of is done,
-// and what stands between units is done as soon as it can be.
+// Simulates the execution: a unit is ready when all operands of its nodes are done; values between
+// units are done as soon as possible.
 class Progress {
  public:
   Progress(const Graph& graph, const Readers& readers, const std::vector<Unit>& units,
@@ -80,8 +81,8 @@ class Progress {
   const Readers& readers_;
   const std::vector<Unit>& units_;
   std::vector<int> unit_of_;
-  std::vector<int> missing_;          // of a node: operands that are not done
-  std::vector<int> missing_of_unit_;  // of a unit: those of all its nodes
+  std::vector<int> missing_;          // per node: number of operands that are not done
+  std::vector<int> missing_of_unit_;  // per unit: the same over all its nodes
   std::vector<int> became_ready_;
 };
 
@@ -138,8 +139,8 @@ class Ordering {
 
   Progress progress() const { return {graph_, readers_, units_, live_}; }
 
-  // All products with equal operands on one side at once; where that makes a cycle (one of a group
-  // depends on another), one by one, leaving out those that do.
+  // Joins all GEMMs with equal operands on one side. If that makes a cycle (one GEMM of a group
+  // depends on another), joins them one by one and leaves out those that cause it.
   void join_by(size_t side) {
     std::map<std::string, size_t> first;
     std::vector<Unit> joined;
@@ -167,7 +168,7 @@ class Ordering {
     }
   }
 
-  // Unless that makes a cycle.
+  // Returns false if the new units have a cycle.
   bool replace_units(std::vector<Unit> units) {
     std::swap(units_, units);
     std::vector<int> sorted = sort();
@@ -190,7 +191,7 @@ class Ordering {
     std::sort(host.nodes.begin(), host.nodes.end());
   }
 
-  // Topological, smallest first node first; empty if there is a cycle.
+  // In topological order, smallest first node first; empty if there is a cycle.
   std::vector<int> sort() const {
     auto later = [this](int a, int b) {
       return units_[static_cast<size_t>(a)].nodes[0] < units_[static_cast<size_t>(b)].nodes[0];
@@ -216,9 +217,9 @@ class Ordering {
     order.units.push_back(unit);
   }
 
-  // A weight's gradient goes right after the first main unit behind its operands: one earlier, and
-  // the epilogue that could make its operand (a normalised input, a recomputed activation) would
-  // come too late; all at the end, and every gradient of an activation would live to the end.
+  // A weight's gradient follows the first main unit after its operands. One unit earlier, and the
+  // epilogue that could compute its operand (a normalised input, a recomputed activation) would
+  // come too late; at the end, every gradient of an activation would stay alive until then.
   void append_backward(UnitOrder& order, const std::vector<int>& main,
                        std::vector<int> weights) const {
     Progress done = progress();
@@ -229,7 +230,7 @@ class Ordering {
     for (size_t u = 0; u < units_.size(); ++u)
       for (int id : units_[u].nodes) unit_of[static_cast<size_t>(id)] = static_cast<int>(u);
     std::vector<bool> ran(units_.size(), false);
-    // What runs again runs right before the first unit that needs it.
+    // A recomputed unit runs directly before the first unit that needs it.
     const std::function<void(int)> run_again_for = [&](int u) {
       std::vector<int> pending = units_[static_cast<size_t>(u)].nodes;
       std::set<int> seen;
@@ -261,8 +262,8 @@ class Ordering {
     };
     for (size_t i = 0; i < main.size(); ++i) {
       run_again_for(main[i]);
-      // A main unit that itself needs a weight's gradient (a scatter into a tied embedding's) pulls
-      // it forward.
+      // A main unit that needs a weight's gradient (a scatter into a tied embedding's) moves it
+      // forward.
       for (bool again = true; again && !done.is_ready(main[i]);) {
         std::vector<int> pulled;
         for (int u : weights) {
@@ -296,7 +297,7 @@ class Ordering {
   const std::vector<bool>& live_;
   const Readers& readers_;
   std::vector<Unit> units_;
-  std::vector<int> sorted_;  // in the order in which they can run
+  std::vector<int> sorted_;  // in a possible order of execution
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixed points of a plan: matrix products (those that share an operand joined into one) and
-// opaque calls, in the order in which they run. Everything else finds its place around them.
+// The fixed points of a plan: GEMMs (joined if they share an operand) and opaque calls, in
+// execution order. All other values are placed relative to them.
 #pragma once
 
 #include <vector>
@@ -15,18 +15,18 @@ struct Unit {
       nodes;  // matmuls, or one opaque call; none: the boundary between forward and backward
   bool is_gemm = false;
   bool is_backward = false;
-  bool is_gradient = false;     // of the backward, or of what runs early
+  bool is_gradient = false;     // belongs to the backward, or to a part of it that runs early
   bool contracts_rows = false;  // a weight's gradient
-  bool runs_again = false;      // of the forward, for the backward (rewrite/run_again.h)
+  bool runs_again = false;      // recomputes the forward in the backward (rewrite/run_again.h)
 };
 
 struct UnitOrder {
   std::vector<Unit> units;
-  int boundary = 0;          // index of the boundary; units before it are the forward's
-  std::vector<int> unit_of;  // by node; -1 where the node is no unit's
+  int boundary = 0;          // index of the boundary; earlier units belong to the forward
+  std::vector<int> unit_of;  // by node; -1 if it belongs to no unit
 };
 
-// `live`: nodes that the roots reach; `readers`: of these.
+// `live`: nodes that the roots depend on; `readers`: of these nodes.
 UnitOrder order_units(const JointGraph& joint, const std::vector<bool>& live,
                       const Readers& readers, bool join);
 

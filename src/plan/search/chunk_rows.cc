@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The automatic rule weighs memory against reading weights, or updating gradients, once per block.
 #include "plan/search/chunk_rows.h"
 
 #include <algorithm>
@@ -14,16 +15,16 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kWholeUpTo = 256 * kMiB;
-constexpr int64_t kBlock = 128 * kMiB;  // smaller ones read the weight too often
+constexpr int64_t kBlock = 128 * kMiB;  // smaller blocks read the weight too often
 constexpr int64_t kMostBlocks = 8;
-// Where speed comes first, of the time of the product that makes a gradient, for adding to it: it
-// is read and written in fp32 once a chunk.
+// For speed: the largest share of a gradient's GEMM time that may be spent on adding to it, because
+// the fp32 gradient is read and written once per block.
 constexpr double kMostAdding = 1.0 / 6;
 
-// Chunks end where partials along columns do, so that those are the same for any chunk.
+// Blocks end at partial boundaries, so that column partials do not depend on the block size.
 int64_t in_spans(int64_t rows) { return partial_spans(rows) * kPartialSpan; }
 
-// 8 bytes of an element beside two operations for each row.
+// 8 bytes per element compared with two operations per row.
 int64_t rows_for_sums(const Rates& rates) {
   const double rows = 8 / rates.bytes_per_second / (2 / rates.flops_per_second) / kMostAdding;
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::ceil(rows))));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows a chunk has: what the options ask for, or what the rule at kAutomaticChunkRows
-// says.
+// Chooses the rows of a block: from the options, or by the rule at kAutomaticChunkRows.
 #pragma once
 
 #include <string>
@@ -11,11 +10,11 @@
 namespace coda {
 
 struct ChunkRows {
-  int64_t rows = 0;  // 0: everything is stored whole
+  int64_t rows = 0;  // 0: store everything whole
   std::string why_whole{};
 };
 
-// Of a joint graph whose chunks were looked for.
+// `joint`: a joint graph whose values for blocks were found.
 ChunkRows choose_chunk_rows(const JointGraph& joint, const CompileOptions& options);
 
 }  // namespace coda

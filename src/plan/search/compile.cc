@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewrites, partitions and emits for one set of choices after another, and keeps the cheapest plan:
-// coordinate descent over one choice a class of column factors, one a class of row factors, and
-// (for speed) one for the forward operands that would be made again. Equal to exhaustive search in
-// every case tried.
+// The search: rewrites, partitions and emits for one set of choices after another and keeps the
+// cheapest plan. It is coordinate descent with one choice for each class of column factors, one for
+// each class of row factors, and (for speed) one for forward operands that would be recomputed. In
+// all cases that were tried, the result equals that of an exhaustive search.
 //
-// Layers choose alike, and each adds as much to a plan's costs as the one before. So a deep model's
-// choices are found on a model of few of its layers, whose costs are carried on to all of them by
-// what one layer more adds; then the whole model is planned once.
+// All layers choose alike, and each adds the same cost to a plan. So the choices of a deep model
+// are found on a copy with few layers; its costs are extrapolated by the cost of one more layer.
+// The whole model is planned only once.
 #include "plan/search/search.h"
 
 #include <algorithm>
@@ -36,22 +36,21 @@
 namespace coda {
 namespace {
 
-// One point of the search: choices of the rewriting, and whether dropped operands are saved.
+// One point of the search: the choices of the rewriting, and whether dropped operands are saved.
 struct Point {
   std::vector<int> column_factors;
   std::vector<int> pinned;
-  bool saves_dropped = false;  // what would be made again
+  bool saves_dropped = false;  // save operands that would be recomputed
   friend auto operator<=>(const Point&, const Point&) = default;
 };
 
-// What one set of choices of the rewriting leads to; which dropped operands are saved is another
-// matter.
+// The result of one set of rewriting choices, independent of which dropped operands are saved.
 struct Rewritten {
-  ChunkRows chunks;  // no rows: everything is stored whole
+  ChunkRows chunks;  // 0 rows: store everything whole
   std::shared_ptr<const JointGraph> joint;
-  std::set<int> apart;  // values that did not fit into the tiles of their readers
-  ThroughMemory laid;   // what tiles hold of `joint`
-  Partition parts;      // of that; nothing saved besides
+  std::set<int> apart;  // values that do not fit into the tiles of their readers
+  ThroughMemory laid;   // `joint` in the form that tiles support
+  Partition parts;      // of that form, without additionally saved values
 };
 
 struct Attempt {
@@ -63,7 +62,7 @@ struct Attempt {
   const Candidates& candidates() const { return from->joint->candidates; }
 };
 
-// Whether the graph is rewritten in the same way: choices that a point does not name are 0.
+// Whether both points rewrite the graph in the same way; choices that a point does not name are 0.
 bool rewrite_alike(const Point& p, const Point& q) {
   const auto same = [](std::vector<int> a, std::vector<int> b) {
     a.resize(std::max(a.size(), b.size()), 0);
@@ -73,7 +72,7 @@ bool rewrite_alike(const Point& p, const Point& q) {
   return same(p.column_factors, q.column_factors) && same(p.pinned, q.pinned);
 }
 
-// The tensors of a plan whose products stay in 16 bits: CompileOptions::eight_bits_except.
+// The tensors of a plan whose GEMMs stay in 16 bits (CompileOptions::eight_bits_except).
 std::set<std::string> excepted_of(const Graph& graph, const CompileRequest& request,
                                   const CompileOptions& options) {
   std::set<std::string> tensors;
@@ -102,7 +101,7 @@ std::set<std::string> excepted_of(const Graph& graph, const CompileRequest& requ
   return tensors;
 }
 
-// A graph that cannot be planned is refused before: what is wrong with a program here is ours.
+// Invalid graphs are rejected earlier, so an invalid program is a bug of the compiler.
 void verify_programs(const Plan& plan) {
   for (const auto* phase : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *phase) {
@@ -117,12 +116,12 @@ void verify_programs(const Plan& plan) {
   }
 }
 
-// Layers of a model that choices are found on. They are as many as it takes for each further one to
-// be planned as the one before; that is checked on the whole model's costs.
+// The number of layers of the small model. It must be large enough that each further layer is
+// planned like the one before; this is checked on the costs of the whole model.
 constexpr int kFewLayers = 2;
-// Of layers that are run again: in a model of fewer they are not found.
+// The number with recomputed layers, which are not found in smaller models.
 constexpr int kFewLayersAgain = 4;
-// Of so many more it is less work.
+// The minimum number of additional layers for which this is less work.
 constexpr int kManyMore = 4;
 
 bool about_equal(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(a, b); }
@@ -134,7 +133,7 @@ class Search {
       : graph_(graph), request_(request), options_(options), forced_(forced) {
     if (options_.layers_run_again == 0 || request_.gradients.empty()) return;
     starts_ = find_layer_starts(graph, request, options.sizes);
-    // What is behind the last entry is not run again.
+    // Layers after the last entry are not recomputed.
     are_some_kept_ = std::ssize(starts_) > options_.layers_run_again;
     if (are_some_kept_) starts_.resize(static_cast<size_t>(options_.layers_run_again));
   }
@@ -175,7 +174,7 @@ class Search {
   }
 
  private:
-  // Gradients that are added to are the caller's before they are ours; so are what runs raise.
+  // Accumulated gradients and raised magnitudes are given by the caller.
   void verify_reads(const Plan& plan) const {
     std::set<std::string> given{kMagnitudes};
     for (const GradientRequest& g : request_.gradients) {
@@ -184,8 +183,7 @@ class Search {
     check_reads(plan, given, options_.sizes);
   }
 
-  // Rewritten without a choice the graph tells what there is to choose; forced choices are taken as
-  // given.
+  // Rewrites without choices to find the candidates. Forced choices are taken as given.
   void find_candidates() {
     unchosen_ = rewrite({}, options_.chunk_rows != 0);
     classes_ = classify(*unchosen_->joint);
@@ -213,7 +211,7 @@ class Search {
     if (options_.objective == Objective::speed) dropped_ = best_.from->parts.dropped.size();
   }
 
-  // A letter for each thing that there is to choose.
+  // One letter for each candidate.
   std::string describe(const Point& p) const {
     std::string column;
     std::string row;
@@ -223,7 +221,7 @@ class Search {
     return column + " " + row + (saved.empty() ? "" : " " + saved);
   }
 
-  // Whether that could be done.
+  // Returns whether it succeeded.
   bool choose_on_few_layers(SearchWork& work) {
     if (!forced_.given.empty() || are_some_kept_) return false;
     const int few_layers = starts_.empty() ? kFewLayers : kFewLayersAgain;
@@ -264,8 +262,8 @@ class Search {
     return true;
   }
 
-  // The point at which another model's candidates choose as those of their class do here; none
-  // where one is of no class of this model, or may not choose so.
+  // The point at which the other model's candidates choose as their classes do here. None if a
+  // candidate has no class in this model or must not choose so.
   std::optional<Point> same_in(const Search& other, const Point& point) const {
     const auto carried = [](const std::vector<std::string>& from, const std::vector<int>& chosen,
                             const std::vector<std::string>& to) -> std::optional<std::vector<int>> {
@@ -290,10 +288,10 @@ class Search {
     return Point{*columns, *rows, point.saves_dropped};
   }
 
-  // Which of h, F, n (0, 1, 2) column factors that choose alike may take (docs/numerics.md). Behind
-  // a mean's subtraction a stored x ⊙ w cancels against the mean's term; so does a product with a
-  // folded weight, which only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow. In 16
-  // bits what a second norm takes out again is the rounding of h, not that of a folded weight.
+  // The options among h, F, n (0, 1, 2) for column factors that choose alike (docs/numerics.md).
+  // After a mean's subtraction, a stored x ⊙ w cancels against the mean's term; so does a GEMM with
+  // a folded weight, which only 16-bit storage hides. In fp16 a stored x ⊙ w may overflow. In 16
+  // bits a second norm removes the rounding of h but not that of a folded weight.
   std::pair<int, int> legal_choices(const std::vector<size_t>& factors) const {
     const bool single = options_.storage == DType::f32;
     std::pair<int, int> legal{0, 2};
@@ -309,7 +307,7 @@ class Search {
     return legal;
   }
 
-  // One flip a class of candidates: layers that look alike choose alike.
+  // Flips one class of candidates at a time: similar layers choose alike.
   void descend() {
     const auto classes_of = [](const std::vector<std::string>& keys) {
       std::vector<std::vector<size_t>> classes;  // members of each, in the order of their first
@@ -332,14 +330,14 @@ class Search {
         }
       }
       for (const std::vector<size_t>& same : classes_of(classes_.row_factors)) {
-        // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand
+        // fp16's range cannot hold r ⊙ dz, so row factors stay on the other operand
         // (docs/numerics.md).
         if (options_.storage == DType::f16) break;
         Point next = best_.point;
         for (size_t i : same) next.pinned[i] ^= 1;
         better = keep_better(next) || better;
       }
-      // Operands that would be made again are few kinds too; all of them are saved, or none.
+      // Recomputed operands are of few kinds: save all of them or none.
       if (dropped_ > 0) {
         Point next = best_.point;
         next.saves_dropped = !next.saves_dropped;
@@ -369,8 +367,8 @@ class Search {
     return a.moved_bytes < b.moved_bytes;
   }
 
-  // With the costs of as many layers as are meant. Both models are planned at once: they share
-  // nothing.
+  // With costs extrapolated to the full number of layers. Both models are planned concurrently,
+  // because they share nothing.
   Attempt make(const Point& point) {
     if (next_ == nullptr || !is_alike_) return make_here(point);
     const std::optional<Point> there = same_in(*next_, point);
@@ -392,8 +390,7 @@ class Search {
   Attempt make_here(const Point& point) {
     ++plans_;
     Attempt a = plan(point, rewritten(point));
-    if (a.from->chunks.rows > 0 &&
-        a.plan.loops.empty()) {  // a program turned out to be of all rows
+    if (a.from->chunks.rows > 0 && a.plan.loops.empty()) {  // a program needs all rows after all
       std::shared_ptr<Rewritten> whole = rewrite(point, false);
       lay_out(*whole);
       whole->chunks.why_whole = a.plan.notes.front();
@@ -435,7 +432,7 @@ class Search {
     made.parts = partition(partition_request(made.laid.joint));
   }
 
-  // The same, with one value of each misfit apart from its readers.
+  // The same rewriting, with one value of each misfit separated from its readers.
   std::shared_ptr<const Rewritten> take_apart(const Rewritten& from,
                                               const std::vector<Misfit>& misfits) const {
     auto made = std::make_shared<Rewritten>();
@@ -463,7 +460,7 @@ class Search {
     return request;
   }
 
-  // With what the point saves besides.
+  // The partition with the point's additional saved values.
   Partition saving_parts(const Point& point, const Rewritten& from) const {
     PartitionRequest request = partition_request(from.laid.joint);
     const std::vector<int>& dropped = from.parts.dropped;
@@ -498,23 +495,23 @@ class Search {
   const CompileRequest& request_;
   const CompileOptions& options_;
   const Forced& forced_;
-  LayerStarts starts_;                   // of layers that are run again
-  bool are_some_kept_ = false;           // equal layers that are not
-  std::shared_ptr<Rewritten> unchosen_;  // in the graph's own way; laid out when a plan needs it
+  LayerStarts starts_;                   // of recomputed layers
+  bool are_some_kept_ = false;           // some equal layers are not recomputed
+  std::shared_ptr<Rewritten> unchosen_;  // without choices; laid out only when a plan needs it
   CandidateClasses classes_;
   std::vector<bool> normed_again_;  // by column factor
-  Attempt best_;                    // before the start: its point is where the search starts
-  size_t dropped_ = 0;              // operands that are to be saved or not
+  Attempt best_;                    // before the search: its starting point
+  size_t dropped_ = 0;              // number of operands that may be saved
   std::map<Point, Alternative> tried_;
-  int plans_ = 0;  // made of this graph
+  int plans_ = 0;  // plans made of this graph
 
-  Search* next_ = nullptr;  // the same model with one layer more; costs are those of
-  int layers_beyond_ = 0;   // as many layers more than this graph has
-  bool is_alike_ = true;    // the two have the same classes
+  Search* next_ = nullptr;  // the same model with one more layer, for extrapolation
+  int layers_beyond_ = 0;   // number of layers of the full model beyond this graph's
+  bool is_alike_ = true;    // whether both have the same classes
 };
 
-// What a caller may get wrong: values of another graph, cotangents that do not fit, gradients of
-// what has none, one name twice.
+// Checks for mistakes of the caller: values of another graph, cotangents that do not fit, gradients
+// of values without one, duplicate names.
 void check(const Graph& graph, const CompileRequest& request) {
   require(!request.outputs.empty() || !request.gradients.empty(),
           "compile: nothing is asked for; name an output");

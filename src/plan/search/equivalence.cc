@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A class key is the text of the expressions around a candidate, without names.
 #include "plan/search/equivalence.h"
 
 #include <algorithm>
@@ -9,13 +10,13 @@
 namespace coda {
 namespace {
 
-// How far a candidate's surroundings are compared: deep enough to tell a layer's norms apart by
-// what makes their input, too shallow to see which layer it is. A norm's reciprocal lies five
-// operations above the stream that it is taken of.
+// The depth of the compared surroundings: deep enough to distinguish the norms of a layer by their
+// inputs, too shallow to distinguish layers. A norm's reciprocal is five operations after the
+// stream.
 constexpr int kOwnDepth = 6;
 constexpr int kUserDepth = 2;
 
-// The expression under a node without names, cut off at a depth.
+// The expression of a node without names, cut off at a depth.
 std::string shape_of_expression(const Graph& graph, int id, int depth) {
   const Node& n = graph.node(id);
   std::string text = std::to_string(static_cast<int>(n.op)) + "." +
@@ -36,7 +37,7 @@ std::string shape_of_expression(const Graph& graph, int id, int depth) {
 
 CandidateClasses classify(const JointGraph& joint) {
   const Graph& graph = *joint.graph;
-  // Of a factor: the tensors that it multiplies, and the products that read those.
+  // For a factor: the tensors that it multiplies, and the GEMMs that read those.
   std::set<int> candidates(joint.candidates.column_factors.begin(),
                            joint.candidates.column_factors.end());
   candidates.insert(joint.candidates.row_factors.begin(), joint.candidates.row_factors.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which choices of a plan are the same choice in another layer: candidates whose surroundings look
-// alike are flipped together, so that the search does not grow with the number of layers.
+// Finds choices that are the same in different layers: candidates with similar surroundings are
+// flipped together, so that the search does not grow with the number of layers.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace coda {
 
-// One key a candidate, in the candidates' order: equal ones look alike, in any model.
+// One key per candidate, in order; equal keys mean similar surroundings, in any model.
 struct CandidateClasses {
   std::vector<std::string> column_factors;
   std::vector<std::string> row_factors;

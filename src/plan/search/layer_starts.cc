@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tries each place in a layer as the cut and counts the bytes that cross it.
 #include "plan/search/layer_starts.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int kFewest = 2;
 
-// What is read across the places of a graph's computed nodes.
+// The values that cross places in the sequence of computed nodes.
 class Crossings {
  public:
   Crossings(const Graph& graph, const RepeatedLayers& layers)
@@ -28,7 +29,7 @@ class Crossings {
     }
   }
 
-  // Values made before the place and read from it on.
+  // Values computed before the place and read from it on.
   std::vector<int> at(size_t place) const {
     std::vector<int> ids;
     for (size_t i = 0; i < place; ++i)
@@ -46,8 +47,8 @@ class Crossings {
     return sum;
   }
 
-  // Of a cut there the multiplications of the last product before it: what a layer ends with is
-  // only added, so it is not run again.
+  // The multiplications, for a cut at this place, of the last GEMM before it: the last part of a
+  // layer is only added, so it is not recomputed.
   double spared(size_t place, const DimValues& sizes) const {
     while (place > 0 && graph_.node(layers_.computed[place - 1]).op != Op::matmul) --place;
     if (place == 0) return 0;
@@ -62,7 +63,7 @@ class Crossings {
 
   const Graph& graph_;
   const RepeatedLayers& layers_;
-  std::vector<size_t> last_reader_;  // by place; 0: nobody
+  std::vector<size_t> last_reader_;  // by place; 0: none
 };
 
 }  // namespace
@@ -72,7 +73,7 @@ LayerStarts find_layer_starts(const Graph& graph, const CompileRequest& request,
   const auto layers = find_repeated_layers(graph, request, kFewest);
   if (!layers) return {};
   const Crossings crossings(graph, *layers);
-  // In the second layer: the first may start in another way.
+  // Searches in the second layer, because the first may start differently.
   const size_t second = layers->begin + layers->period;
   size_t best = second;
   const auto rank = [&](size_t place) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the layers of a graph start: what the backward keeps if it runs them again.
+// Finds where the layers of a graph start: the values to save if the backward recomputes layers.
 #pragma once
 
 #include "coda/compile_request.h"
@@ -7,9 +7,8 @@
 
 namespace coda {
 
-// Of equal layers in a row, cut where the fewest bytes cross from one to the next: at the residual
-// stream, behind the largest product where several places are as good. Empty where there are not
-// two such layers.
+// Cuts equal consecutive layers where the fewest bytes cross: at the residual stream, after the
+// largest GEMM if several places are equal. Empty if there are no two such layers.
 LayerStarts find_layer_starts(const Graph& graph, const CompileRequest& request,
                               const DimValues& sizes);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Follows each factor forward and classifies what depends on it.
 #include "plan/search/normed_again.h"
 
 #include <algorithm>
@@ -6,8 +7,8 @@
 namespace coda {
 namespace {
 
-// What is known of a node: not made from w; w itself or made from it (x ⊙ w, h); made from a
-// product with that; a reduction of each of its rows, or made from one.
+// The relation of a node to w: independent; w itself or computed from it (x ⊙ w, h); computed from
+// a GEMM of that; a reduction of its rows, or computed from one.
 enum class Origin : uint8_t { elsewhere, factor, product, statistic };
 
 class Followed {
@@ -21,8 +22,8 @@ class Followed {
     }
   }
 
-  // Only as far as something reads what is made from w: a layer's factor does not lead through all
-  // layers behind it.
+  // Follows only nodes that depend on w, so that a layer's factor does not lead through all later
+  // layers.
   bool reaches_a_norm(int w) {
     origin_[static_cast<size_t>(w)] = Origin::factor;
     int last = last_reader_[static_cast<size_t>(w)];
@@ -61,7 +62,7 @@ class Followed {
     }
   }
 
-  // Every segment's left operand comes from w; weights stand on the right.
+  // Every segment's left operand must depend on w; weights are on the right.
   Origin of_product(const Node& n) const {
     for (size_t s = 0; s < n.transposes.size(); ++s) {
       if (n.transposes[s].a || of(n.operands[2 * s]) == Origin::elsewhere) return Origin::elsewhere;
@@ -76,7 +77,7 @@ class Followed {
     for (int operand : n.operands) {
       const bool stream = graph_.node(operand).shape.is_tensor();
       if (sum && stream && of(operand) == Origin::elsewhere) return Origin::elsewhere;
-      // A norm's result is as far as the tensor it is taken of.
+      // A norm's result is classified as the tensor that it normalises.
       const bool vector_of_tensor = !stream && n.shape.is_tensor();
       if (vector_of_tensor && of(operand) == Origin::statistic) continue;
       most = std::max(most, of(operand));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether what a product makes of a norm's result is normalised by a second norm before anything
-// else is added to it. There rounding h is a scale of its row, which the second norm takes out
-// again, and rounding a folded weight W ⊙ w is not (docs/numerics.md).
+// Finds out whether the GEMM of a norm's result is normalised by a second norm before anything is
+// added to it. Then rounding h only scales its row, which the second norm removes; rounding a
+// folded weight W ⊙ w is not removed (docs/numerics.md).
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace coda {
 
-// One answer a factor: each is a per-column factor of the graph as it was written. Followed from it
-// are row-wise operations: products with weights, elementwise functions, columns in another order;
-// not calls that mix rows, and no sum with a tensor that does not come from the factor.
+// One answer per factor; a factor is a per-column factor of the original graph. Follows row-wise
+// operations: GEMMs with weights, elementwise functions, reordered columns. Does not follow calls
+// that mix rows or sums with tensors that do not depend on the factor.
 std::vector<bool> normed_again(const Graph& graph, const std::vector<int>& factors);
 
 }  // namespace coda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the values of `--recompute`.
 #include "coda/recompute.h"
 
 #include <charconv>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The period is the least one at which the middle of the graph equals what stands before it.
+// The period is the smallest one at which the middle of the graph equals the part before it.
 #include "plan/search/repeated_layers.h"
 
 #include <map>
@@ -9,7 +9,7 @@
 namespace coda {
 namespace {
 
-// But for the operands.
+// Compares everything except the operands.
 bool does_the_same(const Node& a, const Node& b) {
   return a.op == b.op && a.fn == b.fn && a.reduction == b.reduction && a.shape == b.shape &&
          a.number == b.number && a.dim == b.dim && a.which == b.which && a.repeat == b.repeat &&
@@ -28,7 +28,7 @@ std::vector<int> roots_of(const CompileRequest& request) {
   return roots;
 }
 
-// Places are numbers in `computed`.
+// Places are indices into `computed`.
 class LayerFinder {
  public:
   LayerFinder(const Graph& graph, const CompileRequest& request)
@@ -53,7 +53,7 @@ class LayerFinder {
   }
 
  private:
-  // What repeats around the middle at that period.
+  // Extends the repetition with this period from the middle in both directions.
   void extend(size_t period) {
     found_.period = period;
     next_.clear();
@@ -65,7 +65,7 @@ class LayerFinder {
     while (found_.begin > 0 && is_copy(found_.begin + period - 1)) --found_.begin;
   }
 
-  // Whether the node equals the one a period before.
+  // Whether the node equals the one a period earlier.
   bool is_copy(size_t place) {
     const Node& before = graph_.node(found_.computed[place - found_.period]);
     const Node& node = graph_.node(found_.computed[place]);
@@ -93,7 +93,7 @@ class LayerFinder {
   const Graph& graph_;
   std::vector<int64_t> place_;  // by id; -1: not computed, or not live
   RepeatedLayers found_;
-  std::map<int, int> next_;  // a parameter of a layer -> the next layer's
+  std::map<int, int> next_;  // a parameter of a layer -> that of the next layer
   std::map<int, int> last_;  // its inverse
 };
 
@@ -106,7 +106,7 @@ std::optional<RepeatedLayers> find_repeated_layers(const Graph& graph,
 
 std::optional<FewerLayers> with_copies(const Graph& graph, const CompileRequest& request,
                                        const RepeatedLayers& layers, int copies) {
-  // Left out are the places [begin, end).
+  // Removes the places [begin, end).
   const size_t begin = layers.begin + static_cast<size_t>(copies / 2) * layers.period;
   const size_t left_out = static_cast<size_t>(layers.copies - copies) * layers.period;
   const size_t end = begin + left_out;
@@ -117,7 +117,7 @@ std::optional<FewerLayers> with_copies(const Graph& graph, const CompileRequest&
     const int at = place[static_cast<size_t>(id)];
     return at >= static_cast<int>(begin) && at < static_cast<int>(end);
   };
-  // Of parameters: those that nothing else reads.
+  // Finds parameters that only removed layers read.
   std::vector<int> read(static_cast<size_t>(graph.size()), 0);  // 1: by what is left out; 2: else
   for (int id : layers.computed) {
     for (int operand : graph.node(id).operands) {
@@ -142,7 +142,7 @@ std::optional<FewerLayers> with_copies(const Graph& graph, const CompileRequest&
     Node node = n;
     for (int& operand : node.operands) {
       if (is_left_out(operand)) {
-        // The first copy behind the gap reads what the gap's first copy read.
+        // The first copy after the gap reads what the gap's first copy read.
         const int before = place[static_cast<size_t>(operand)] - static_cast<int>(left_out);
         if (at >= static_cast<int>(layers.end) || before < 0) return std::nullopt;
         const int stands_in = layers.computed[static_cast<size_t>(before)];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's layers are copies of one another. What is chosen for each of them is the same, so it is
-// found on a model of few layers, and the work of finding it does not depend on how many there are.
+// Finds the equal layers of a model, and makes a model with fewer of them. Choices are the same for
+// each layer, so they are found on the small model, and the work does not depend on the number of
+// layers.
 #pragma once
 
 #include <optional>
@@ -10,18 +11,18 @@
 
 namespace coda {
 
-// The part of a graph that repeats: of the computed nodes (those with operands), in order of their
-// ids, each from the second copy on equals the one a period before: it does the same with operands
-// that are a period apart too, that are parameters of equal shape, or that both read.
+// The repeating part of a graph. `computed` are the nodes with operands, in order of ids. From the
+// second copy on, each node equals the one a period earlier: the same operation on operands that
+// are also a period apart, or that are parameters of equal shape, or that both read.
 struct RepeatedLayers {
   std::vector<int> computed;
   size_t begin = 0;  // in `computed`, of the first copy
   size_t period = 0;
-  int copies = 0;  // whole ones
-  size_t end = 0;  // of what repeats; the last copy may be followed by a part of one more
+  int copies = 0;  // whole copies
+  size_t end = 0;  // of the repeating part; a partial copy may follow the last whole one
 };
 
-// None where fewer than `least` copies were found, or what repeats is less than half of the graph.
+// None if there are fewer than `least` copies, or if they are less than half of the graph.
 std::optional<RepeatedLayers> find_repeated_layers(const Graph& graph,
                                                    const CompileRequest& request, int least);
 
@@ -30,8 +31,8 @@ struct FewerLayers {
   CompileRequest request;
 };
 
-// The same with `copies` of them, the middle ones left out with their parameters. None where
-// something else reads a copy that is left out.
+// The same model with `copies` layers; the middle ones are removed with their parameters. None if
+// other nodes read a removed copy.
 std::optional<FewerLayers> with_copies(const Graph& graph, const CompileRequest& request,
                                        const RepeatedLayers& layers, int copies);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search's own switches, for tests: compile() for choices that are forced instead of searched,
-// and for a part of a model whose row statistics another part makes.
+// Internal options of the search, for tests: forced choices, and models whose row statistics
+// another part computes.
 #pragma once
 
 #include <vector>
@@ -10,22 +10,21 @@
 namespace coda {
 
 struct Forced {
-  // By the order in which candidates appear: a column factor goes into the weight, a row factor to
-  // the gradient. Both empty: searched.
+  // In the order of the candidates: true folds a column factor into the weight, or pins a row
+  // factor to the gradient. Both empty: searched.
   std::vector<bool> fold = {};
   std::vector<bool> pin = {};
-  // Per-row vectors of the graph that another plan has made (a norm's reciprocal of the layer
-  // before): read from the tensor of that name, not computed. Gradients are those of the graph as
-  // it stands.
+  // Per-row vectors that another plan computed (the reciprocal of a norm in the previous layer):
+  // they are read from the tensor of that name. Gradients are those of the original graph.
   std::vector<NamedValue> given = {};
 };
 
-// What the search did. In a model of many layers `plans` is 1, and the rest does not depend on how
-// many layers there are.
+// Statistics of the search. For a model with many layers `plans` is 1, and the other numbers do not
+// depend on the number of layers.
 struct SearchWork {
   int plans = 0;         // of the whole graph
-  int plans_of_few = 0;  // of the same model with few layers, on which its choices were found
-  int nodes_of_few = 0;  // of the graphs of those
+  int plans_of_few = 0;  // of the small model, on which choices were found
+  int nodes_of_few = 0;  // of the small model
 };
 
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,

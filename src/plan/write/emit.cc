@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes the programs in order of their positions, then inserts finalizers between them.
 #include "plan/write/emit.h"
 
 #include <algorithm>
@@ -51,7 +52,7 @@ class Emission {
  private:
   bool is_forward(int id) const { return joint_.forward[static_cast<size_t>(id)]; }
 
-  // It reads when all has run.
+  // The caller reads after everything has run.
   static constexpr PlanPoint kCaller{std::numeric_limits<int>::max(), 0};
 
   // A concatenation of vectors is stored part by part.
@@ -65,7 +66,7 @@ class Emission {
     need(id, reader);
   }
 
-  // Vectors that stand among a tensor's columns.
+  // Vectors among the columns of a tensor.
   void need_parts(int id, PlanPoint reader) {
     const Node& n = graph_.node(id);
     if (n.op == Op::slice_columns) return need_parts(n.operands[0], reader);
@@ -78,7 +79,7 @@ class Emission {
     if (!is_new) found->second = std::min(found->second, reader);
   }
 
-  // What a program writes: stored tiles and reductions, ascending each.
+  // What a program writes: stored tiles and reductions, each ascending.
   struct Roots {
     std::vector<int> stores;
     std::vector<int> reductions;
@@ -105,8 +106,8 @@ class Emission {
     }
   }
 
-  // The roots of one program in as few as their tiles allow, the one with the product first. A
-  // product does not run twice: what fits neither alone nor with it is a misfit.
+  // Splits the roots of a program into as few programs as their tiles allow, the one with the GEMM
+  // first. A GEMM is not repeated: what fits neither with it nor alone is a misfit.
   std::vector<Roots> roots_that_fit(PlanPoint at, const Roots& roots) {
     std::vector<Roots> groups;
     bool has_product = false;
@@ -151,8 +152,8 @@ class Emission {
     steps_[at].push_back(std::move(step));
   }
 
-  // Why a value that is not local to a product's tile stands in the program at `at`: what came too
-  // late for the epilogues before it, or that no product makes what it is made of.
+  // Explains why a value that is not local to a GEMM's tile is in the program at `at`: which
+  // operand came too late for earlier epilogues, or that no GEMM computes its operands.
   void explain(int id, const std::string& what, PlanPoint at, std::vector<std::string>& reasons) {
     const ReadyTimes::Time& time = ready_.of(id);
     if (time.home && time.at == at) return;
@@ -180,7 +181,7 @@ class Emission {
                                      : "; no epilogue with its tiles comes in time"));
   }
 
-  // Of what a floating value is made of: the latest vector that is not given, and the latest tensor
+  // Of the operands of a floating value: the latest vector that is not given, and the latest tensor
   // that is read from memory.
   void latest_operands(int id, int& vector, int& tensor) const {
     std::vector<int> pending{id};
@@ -268,9 +269,9 @@ class Emission {
     steps_[{k, 0}].push_back(std::move(step));
   }
 
-  // ---- finalizers ----
+  // ---- Finalizers.
 
-  // Where a vector is computed: as soon as it is known, but not before its phase.
+  // A vector is computed as soon as it is known, but not before its phase.
   PlanPoint finalized_at(int id) const {
     PlanPoint at = ready_.of(id).at;
     if (at.level == 0) at.level = 1;
@@ -279,9 +280,9 @@ class Emission {
     return std::max(at, start);
   }
 
-  // Whether the finalizer at `at` computes the vector itself rather than loading it. What the
-  // backward makes of forward vectors alone (r²) is made again wherever it is used: cheaper than a
-  // finalizer of its own.
+  // Whether the finalizer at `at` computes the vector instead of loading it. What the backward
+  // computes from forward vectors alone (r²) is recomputed wherever it is used, which is cheaper
+  // than another finalizer.
   bool made_in_finalizer(int id, PlanPoint at, bool forward) const {
     if (is_forward(id) != forward) return false;
     return finalized_at(id) == at || is_made_again(id);
@@ -301,7 +302,7 @@ class Emission {
   }
 
   void write_finalizers() {
-    // From the last to the first, as a later finalizer may need what an earlier one stores.
+    // In reverse order, because a later finalizer may need what an earlier one stores.
     std::map<PlanPoint, std::set<int>> work;
     std::set<int> again;
     std::vector<int> pending;
@@ -333,8 +334,8 @@ class Emission {
         }
       }
     }
-    // In the last finalizer ahead of the first program that reads it: of a deep model none makes
-    // what belongs to all layers.
+    // In the last finalizer before the first program that reads it, so that in a deep model no
+    // finalizer serves all layers.
     for (int id : again) {
       const auto after = work.upper_bound(needed_.at(id));
       const bool is_at_start = after == work.begin() || std::prev(after)->first < finalized_at(id);
@@ -370,13 +371,13 @@ class Emission {
     for (const PlanPoint& at : points) {
       std::vector<PlanStep>& phase =
           at.slot >= partition_.order.boundary ? plan.backward : plan.forward;
-      auto finalizer = finalizers_.find(at);  // what it computes is for the program at this point
+      auto finalizer = finalizers_.find(at);  // computes values for the program at this point
       if (finalizer != finalizers_.end()) phase.push_back(std::move(finalizer->second));
       auto steps = steps_.find(at);
       if (steps == steps_.end()) continue;
       for (PlanStep& step : steps->second) phase.push_back(std::move(step));
     }
-    // What a loop over row chunks writes over all rows and to whom it belongs is known by node.
+    // The nodes say what a loop over row blocks writes over all rows.
     RowChunksRequest loop{
         .loop = {joint_.chunked.symbol, options_.chunk_rows}, .values = {}, .sums = {}};
     for (int id : joint_.chunked.values) {
@@ -392,9 +393,9 @@ class Emission {
     return plan;
   }
 
-  // A temporary of the forward that the backward reads (a norm's reciprocal) is saved.
+  // A temporary of the forward that the backward reads (a norm's reciprocal) becomes saved.
   static void mark_saved(Plan& plan) {
-    std::map<std::string, std::string> owner;  // a view is declared behind what it is a view of
+    std::map<std::string, std::string> owner;  // a view is declared after its owner
     for (const PlanTensor& t : plan.tensors)
       owner[t.decl.name] = t.view_of.empty() ? t.decl.name : owner.at(t.view_of);
     std::set<std::string> forward;
@@ -421,8 +422,8 @@ class Emission {
   ReadyTimes ready_;
   std::map<PlanPoint, std::vector<PlanStep>> steps_;
   std::map<PlanPoint, PlanStep> finalizers_;
-  std::map<int, PlanPoint> needed_;  // vectors that something reads, with the first reader
-  std::set<int> read_by_programs_;   // those that a program reads
+  std::map<int, PlanPoint> needed_;  // vectors that are read, with their first reader
+  std::set<int> read_by_programs_;   // vectors that a program reads
   std::vector<Misfit> misfits_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a partition to a plan: the programs' steps, finalizers, opaque calls, in order.
+// Writes a partition as a plan: programs, finalizers and opaque calls in order.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace coda {
 
-// Where programs have misfits the plan is not whole; InternalError if nobody asks for them.
+// If programs have misfits, the plan is incomplete; InternalError if `misfits` is null.
 Plan emit(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
           const CompileOptions& options, std::vector<Misfit>* misfits = nullptr);
 

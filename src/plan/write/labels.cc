@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Derives names from GEMMs with weights, then follows the values computed from them.
 #include "plan/write/labels.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 std::string scope_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 std::string last_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-// A parameter's module: "l0.ln.weight" and "l0.ln.w" are l0.ln's.
+// The module of a parameter: "l0.ln.weight" and "l0.ln.w" belong to l0.ln.
 std::string module_of(const std::string& name) {
   for (const std::string_view ending : {".weight", ".bias", ".w", ".b"}) {
     if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
@@ -56,7 +57,7 @@ bool Labels::is_constant(int id) const {
   return op == Op::constant || op == Op::reciprocal_dim || op == Op::ones || op == Op::column_index;
 }
 
-// The parameter that a matrix is or is made of (a folded one), or -1.
+// The parameter that a matrix is, or from which it was folded; else -1.
 int Labels::weight_of(int id) const {
   for (;;) {
     const Node& n = graph_.node(id);
@@ -66,7 +67,7 @@ int Labels::weight_of(int id) const {
   }
 }
 
-// ---- the forward's products, and whose gradients the backward's values are ----
+// ---- GEMMs of the forward, and the values whose gradients the backward computes.
 
 void Labels::find_products() {
   for (int id = 0; id < graph_.size(); ++id) {
@@ -79,9 +80,9 @@ void Labels::find_products() {
   }
 }
 
-// A product of the backward with a weight has the gradient of that weight's product on its left,
-// and is the gradient of what that product read; an adjoint's results are the gradients of the
-// call's operands.
+// A backward GEMM with a weight has on its left the gradient of that weight's forward GEMM, and
+// computes the gradient of that GEMM's input. An adjoint's results are the gradients of the call's
+// operands.
 void Labels::find_gradients() {
   std::vector<int> calls;
   for (int id = 0; id < graph_.size(); ++id) {
@@ -120,7 +121,7 @@ std::string Labels::call_result(const Node& n) {
   return n.which == 0 ? name : name + "_" + std::to_string(n.which);
 }
 
-// ---- tensors ----
+// ---- Tensors.
 
 std::string Labels::tensor(int id) {
   const Node& n = graph_.node(id);
@@ -129,7 +130,7 @@ std::string Labels::tensor(int id) {
     case Op::elementwise: return elementwise_tensor(id);
     case Op::split_pair: return of(n.operands[0]) + (n.which == 0 ? "_first" : "_second");
     case Op::merge_pairs: {
-      // Members that both read both members of other pairs: a rotation.
+      // Both members read both members of other pairs: a rotation.
       bool found[2] = {false, false};
       members_of(n.operands[0], 6, found);
       const std::string ending = found[0] && found[1] ? "_rotated" : "_pairs";
@@ -150,7 +151,7 @@ std::string Labels::product(int id) {
   const Node& n = graph_.node(id);
   const int weight = weight_of(n.operands[1]);
   if (is_forward(id) && weight >= 0) return module_of(graph_.node(weight).name) + "_out";
-  // The gradient of a weight: after the gradient of its product.
+  // A weight's gradient is named after the gradient of its GEMM.
   std::string left = of(n.operands[0]);
   if (n.transposes[0].a && left.ends_with("_out")) left.resize(left.size() - 4);
   return n.transposes[0].a ? left : left + "_product";
@@ -163,7 +164,7 @@ void Labels::members_of(int id, int depth, bool (&found)[2]) const {
   for (int operand : n.operands) members_of(operand, depth - 1, found);
 }
 
-// The products of its phase that a value is made of elementwise, through no sum of tensors.
+// The GEMMs of its phase from which a value is computed elementwise, without sums of tensors.
 void Labels::made_of_products(int id, std::vector<int>& products) const {
   const Node& n = graph_.node(id);
   if (n.op == Op::matmul) {
@@ -218,7 +219,7 @@ std::string Labels::scaled(int tensor, int vector) {
   return module_of(of(parameter)) + (whole ? "_out" : "_scaled");
 }
 
-// ---- vectors ----
+// ---- Vectors.
 
 std::string Labels::vector(int id) {
   const Node& n = graph_.node(id);

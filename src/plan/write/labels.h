@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reader may call a value of a joint graph: after the weight that makes it, the tensor that
-// is reduced, the value whose gradient it is. Names come from the graph alone, so that they are the
-// same at every run; two values may have one name (plan/write/names.h makes them unique).
+// Readable labels for values of a joint graph: after the weight of their GEMM, the tensor that is
+// reduced, or the value whose gradient they are. Labels depend only on the graph, so they are the
+// same in every run. Two values may have the same label (plan/write/names.h makes them unique).
 #pragma once
 
 #include <map>
@@ -39,8 +39,8 @@ class Labels {
 
   const JointGraph& joint_;
   const Graph& graph_;
-  std::map<int, int> product_of_;   // a weight -> its product of the forward
-  std::map<int, int> gradient_of_;  // a value of the backward -> the value whose gradient it is
+  std::map<int, int> product_of_;   // a weight -> its forward GEMM
+  std::map<int, int> gradient_of_;  // a backward value -> the value whose gradient it is
   std::map<int, std::string> made_;
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Declares each tensor when it is first named.
 #include "plan/write/names.h"
 
 #include "base/columns.h"
@@ -20,7 +21,7 @@ std::string word(const Dim& dim) {
   return word;
 }
 
-// Inputs that early seeds are made of and the outputs are not.
+// Inputs that early cotangents depend on and the outputs do not.
 std::set<std::string> upstream_inputs(const CompileRequest& request) {
   std::set<std::string> names;
   std::vector<int> seeds;
@@ -72,8 +73,8 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
                          "\": no seeded output depends on its input");
     claim(id, request.gradients[i].name, request.gradients[i].dtype);
     gradients_[id] = &request.gradients[i];
-    // What calls add to until it is a gradient (a tied embedding's) has the gradient's type, or it
-    // would be rounded on the way.
+    // Tensors that calls add to until they hold a gradient (a tied embedding's) have the gradient's
+    // type, to avoid rounding in between.
     for (int sum = id; graph_.node(sum).op == Op::result;) {
       const Node& call = graph_.node(graph_.node(sum).operands[0]);
       if (!adds(call)) break;
@@ -82,7 +83,7 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
       caller_types_.try_emplace(sum, request.gradients[i].dtype);
     }
   }
-  // Blocks of rows add up in fp32.
+  // Blocks of rows are accumulated in fp32.
   for (int id : joint.chunked.sums) caller_types_.try_emplace(id, DType::f32);
   for (const auto& [id, name] : caller_names_) taken_.insert(name);
   for (int id = 0; id < graph_.size(); ++id) {
@@ -132,7 +133,7 @@ std::string TensorNames::view(const std::string& base, const Shape& shape, const
   tensor.decl = source.decl;
   tensor.decl.name = free_name(base + (transposed ? ".transposed" : ".columns" + word(offset)));
   tensor.decl.shape = shape;
-  // Of two views that begin at one column the wider or narrower one is named by its end too.
+  // If two views start at the same column, the second name also contains its end.
   const auto other = index_.find(tensor.decl.name);
   if (other != index_.end() && tensors_[other->second].decl.shape != shape)
     tensor.decl.name += "to" + word(offset + shape.cols);
@@ -146,7 +147,7 @@ std::string TensorNames::view(const std::string& base, const Shape& shape, const
 DType TensorNames::type_of(int id) const {
   auto given = caller_types_.find(id);
   if (given != caller_types_.end()) return given->second;
-  // A copy of an input is as exact as the input.
+  // A copy of an input has the input's precision.
   const Node& n = graph_.node(id);
   const bool copies = n.op == Op::elementwise && n.fn == Elementwise::add &&
                       graph_.node(n.operands[1]).op == Op::constant &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a plan: which value lies where, under which name. Names are made once and kept
-// here (the caller's, else a value's label with a number if another has it); everything else refers
-// to tensors by them.
+// The tensors of a plan: where each value is in memory, and its name. Names are made once and
+// stored here: the caller's name, else the value's label, with a number if it is taken. Everything
+// else refers to tensors by these names.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace coda {
 
-// Where a value is read from or written to.
+// Where a value is read or written.
 struct TensorRef {
   std::string name;
   int row_index = -1;  // node of the index vector, if rows are gathered
@@ -28,32 +28,32 @@ class TensorNames {
   TensorNames(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
               const CompileOptions& options);
 
-  // A tensor-valued node in memory, as the given phase sees it (a value that the backward makes
-  // again has two).
+  // A tensor-valued node in memory as the given phase sees it. (A recomputed value has two
+  // tensors.)
   TensorRef read(int id, bool backward);
   std::string written(int id, bool backward);
-  // A vector in memory; `result`: of a reduction that is two numbers (is_pair) which one, else -1.
+  // A vector in memory; `result`: which number of a reduction with two (is_pair), else -1.
   std::string vector(int id, int result = -1);
   std::string partial(int id, PartialKind kind, const Shape& shape, TensorKind tensor_kind);
-  // The members of pairs may be reduced apart, the second ones to a partial of their own: makes
-  // that; its name, or "" if there is none.
+  // Reduces the second members of pairs to a partial of their own and returns its name; "" if that
+  // is not possible.
   std::string reduce_members_apart(const std::string& partial);
   std::string second_members(const std::string& partial) const;
   std::string opaque_result(int result_id);
 
-  // The caller's tensor of a gradient (or the view of it that a part of a concatenation fills).
+  // The caller's tensor of a gradient, or the view that a part of a concatenation fills.
   std::string gradient_tensor(int id);
-  // A gradient that is added to: the sum goes to the caller's tensor, other readers need the value
-  // itself.
+  // Whether a gradient is accumulated: the sum goes to the caller's tensor, while other readers
+  // need the value itself.
   bool accumulates(int id) const;
 
-  // The tensor that a value of the backward is added to (a gradient that accumulates, or what a
-  // call then adds to, up to that gradient), or "".
+  // The tensor that a backward value is added to (an accumulated gradient, or an intermediate sum
+  // of calls up to that gradient), or "".
   std::string added_to(int id);
 
-  // The gradient request that a root answers, or null.
+  // The gradient request that a root fulfils, or null.
   const GradientRequest* gradient_of(int id) const;
-  // What a value is called, whether it lies in memory or not.
+  // The name of a value, whether it is in memory or not.
   std::string name_of(int id);
   bool is_written_by_caller_name(int id) const { return caller_names_.contains(id); }
 
@@ -63,7 +63,7 @@ class TensorNames {
   std::vector<PlanTensor>& tensors() { return tensors_; }
 
  private:
-  std::string free_name(const std::string& wanted) const;  // with a number if it is taken
+  std::string free_name(const std::string& wanted) const;  // with a number if the name is taken
   std::string own_name(int id);
   std::string declare(PlanTensor tensor);
   std::string view(const std::string& base, const Shape& shape, const Dim& offset, bool transposed);
@@ -73,16 +73,17 @@ class TensorNames {
   const Graph& graph_;
   const Partition& partition_;
   const CompileOptions& options_;
-  std::set<std::string> upstream_;  // inputs that seed the backward, known before the forward
+  std::set<std::string>
+      upstream_;  // inputs that seed the backward and are known before the forward
   std::vector<PlanTensor> tensors_;
   Labels labels_;
-  std::set<std::string> taken_;           // the caller's names and those of values
-  std::map<int, std::string> own_names_;  // values that the caller has no name for
+  std::set<std::string> taken_;           // names of the caller and of values
+  std::map<int, std::string> own_names_;  // values without a caller's name
   std::map<std::string, size_t> index_;
   std::map<int, std::string> caller_names_;  // outputs and gradients
   std::map<int, DType> caller_types_;
   std::map<int, const GradientRequest*> gradients_;
-  std::map<int, int> summands_;  // what calls add to, up to a gradient -> that gradient
+  std::map<int, int> summands_;  // tensors that calls add to -> the final gradient
   std::map<int, std::pair<int, Dim>>
       part_of_;  // part of a concatenation -> (concatenation, offset)
 };

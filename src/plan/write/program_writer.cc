@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes steps recursively from effects to loads.
 #include "plan/write/program_writer.h"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, c
   return push(program::applied(fn, std::move(operands), shape));
 }
 
-// ---- values of tiles ----
+// ---- Values of tiles.
 
 bool ProgramWriter::is_in_memory(int id) const {
   if (is_source(graph_, id)) return true;
@@ -89,7 +90,7 @@ int ProgramWriter::compute(int id) {
   return push(step);
 }
 
-// What changes the columns of a value.
+// The step for an operation that rearranges columns.
 StepWork ProgramWriter::columns_work(int id) const {
   const Node& n = graph_.node(id);
   switch (n.op) {
@@ -130,11 +131,10 @@ int ProgramWriter::load(int id) {
   return push({load, graph_.node(id).shape});
 }
 
-// x from a saved y = x + v or x ⊙ v, or y from a saved x; chains of links meet at their common
-// members.
+// x from a saved y = x + v or x ⊙ v, or y from a saved x. Chains of links meet at a common member.
 int ProgramWriter::through_inverse(int id) {
   const int saved = partition_.stand_in.at(id);
-  // Down from the saved value to the core of the class, up again to the needed one.
+  // Down from the saved value to the common member, then up to the needed value.
   auto chain = [this](int v) {
     std::vector<int> links{v};
     for (InverseLink link = inverse_link(graph_, v); link.operand >= 0;
@@ -165,11 +165,11 @@ int ProgramWriter::through_inverse(int id) {
   return step;
 }
 
-// x + (-1)y is written x - y; of a log-sum-exp, which is kept as a pair, x + (max + log Σ) is
-// (x + max) + log Σ, so that what cancels does so before the small term is added.
+// Writes x + (-1)y as x - y. A log-sum-exp is a pair, so x + (max + log Σ) becomes (x + max) + log
+// Σ, so that cancellation happens before the small term is added.
 int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
-  // What a program loads was stored as it is; what comes through an inverse is not made of its
-  // operands, which the program may not have.
+  // Loaded values were stored as they are, and values through an inverse are not computed from
+  // their operands, which the program may lack.
   auto loaded = [this](int id) {
     return is_in_memory(id) || (is_made_here_ && !is_made_here_(id)) ||
            (backward_ && partition_.stand_in.contains(id));
@@ -218,7 +218,7 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
   return elementwise_step(n.fn, operands, n.shape);
 }
 
-// ---- vectors ----
+// ---- Vectors.
 
 int ProgramWriter::load_vector(int id, int result) {
   auto known = vectors_.find({id, result});
@@ -236,7 +236,7 @@ int ProgramWriter::load_vector(int id, int result) {
   return vectors_[{id, result}] = push(std::move(load));
 }
 
-// How often a vector in memory stands side by side.
+// How often a vector in memory is repeated along columns.
 Dim ProgramWriter::repeat_of(int id) const {
   Dim repeat = 1;
   for (; graph_.node(id).op == Op::repeat_columns; id = graph_.node(id).operands[0])
@@ -292,8 +292,8 @@ int ProgramWriter::size_value(const Dim& dim) {
   return push({steps::Size{dim}, {1, 1}});
 }
 
-// Squares about the mean of rows whose pairs' members were reduced apart, N/2 values each: those of
-// both, and N/4 (difference of their means)².
+// M2 of rows whose pairs had their members reduced separately, N/2 values each: the sum of both M2,
+// plus N/4 (difference of the means)².
 int ProgramWriter::merged_squares(const Step& combine, int second, const Node& n) {
   auto lane = [&](int tensor, int which) {
     return push({steps::Combine{tensor, combine.partial(), which}, n.shape});
@@ -333,9 +333,9 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
     store(step, names_.vector(id), n.shape);
 }
 
-// ---- effects ----
+// ---- Effects.
 
-// id = (a value that this program has stored) ⊙ vectors.
+// Whether id = (a value that this program has stored) ⊙ vectors.
 bool ProgramWriter::scales_stored(int id) const {
   const Node& n = graph_.node(id);
   if (n.op != Op::elementwise || n.fn != Elementwise::mul) return false;
@@ -348,7 +348,8 @@ bool ProgramWriter::scales_stored(int id) const {
 void ProgramWriter::store_tile(int id) {
   const Node& n = graph_.node(id);
   const std::string name = names_.written(id, backward_);
-  // x ⊙ w is made of x as stored: the norm's r, which is of that x, cancels its rounding.
+  // x ⊙ w uses the stored x: then the norm's r, which is computed from that x, cancels its
+  // rounding.
   int step = scales_stored(id) ? rounded(id) : value(id);
   const std::string old_name = backward_ ? names_.added_to(id) : "";
   if (!old_name.empty()) {
@@ -375,8 +376,7 @@ bool ProgramWriter::stores_below(int id) {
   return stores_below_[id] = found;
 }
 
-// The value as a later program would make it from what is stored: reductions take this one
-// (docs/numerics.md).
+// The value as a later program would read it; reductions use this one (docs/numerics.md).
 int ProgramWriter::rounded(int id) {
   if (as_stored_.contains(id)) return as_stored_.at(id);
   if (!stores_below(id)) return value(id);
@@ -412,8 +412,8 @@ void ProgramWriter::reduce(int id) {
   }
 }
 
-// A partial covers a known number of values only if they are one plane of the tile: where that
-// number is needed, the members of a value that lies in it by pairs are reduced apart.
+// A partial covers a known number of values only if they are one plane of the tile. If the number
+// is needed, the members of pairs are reduced separately.
 void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
   std::vector<Step> steps;
   std::swap(steps, program_.steps);
@@ -437,7 +437,7 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
   }
 }
 
-// The value that a step is made for: the first one known at that step or behind it.
+// The value for which a step was written: the first known value at that step or later.
 int ProgramWriter::node_of(int step) const {
   const Step& s = program_.steps[static_cast<size_t>(step)];
   if (program::is_effect(s)) return node_of(s.operands[0]);
@@ -495,7 +495,7 @@ Program ProgramWriter::finish() {
     reduce_members_apart(map);
     map = program::map_tiles(program_);
   }
-  // Row partials are counted in base columns, which are known once all of the space's values are.
+  // Row partials count base columns, which are known only when all of the space's values are.
   for (const TileSpace& space : map.spaces) {
     for (int i : space.steps) {
       const Step& step = program_.steps[static_cast<size_t>(i)];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one program: the steps that make its stores and reductions from what lies in memory when
-// it runs.
+// Writes one program: the steps that compute its stores and reductions from tensors in memory.
 #pragma once
 
 #include <functional>
@@ -16,8 +15,8 @@
 
 namespace coda {
 
-// What does not fit into one tile with the rest of its program, and the values whose readers had
-// better load them, best first.
+// Something that does not fit into one tile with the rest of its program, and the values whose
+// readers should load them instead, best first.
 struct Misfit {
   std::string problem;
   std::vector<int> apart;
@@ -28,23 +27,23 @@ class ProgramWriter {
   ProgramWriter(const JointGraph& joint, const Partition& partition, TensorNames& names,
                 std::string name, PlanPoint at, bool backward);
 
-  // Tile programs and products.
+  // For tile programs and GEMMs.
   void store_tile(int id);
   void reduce(int id);
 
-  // Finalizers: combines partials, computes vectors from them and from vectors in memory, stores
-  // them. `is_made_here`: vectors that this finalizer computes itself; `is_read_elsewhere`: those
+  // For finalizers: combines partials, computes vectors from them and from vectors in memory, and
+  // stores them. `is_made_here`: vectors that this finalizer computes; `is_read_elsewhere`: vectors
   // that other programs load.
   void store_vector(int id, const std::function<bool(int)>& is_made_here,
                     const std::function<bool(int)>& is_read_elsewhere);
 
-  // Vectors that the program loads and that some finalizer must have stored.
+  // Vectors that the program loads and that a finalizer must have stored.
   const std::set<int>& loaded_vectors() const { return loaded_vectors_; }
   bool empty() const { return program_.steps.empty(); }
 
-  // Nothing where all values of the program fit into tiles.
+  // None if all values of the program fit into tiles.
   std::optional<Misfit> misfit() const;
-  // Whether the program has a product.
+  // Whether the program has a GEMM.
   bool has_product() const;
   Program finish();
 
@@ -55,7 +54,7 @@ class ProgramWriter {
   int compute(int id);
   int vector_value(int id);
   StepWork columns_work(int id) const;
-  Step combine(int id, int result);  // of the reduction that a node is
+  Step combine(int id, int result);  // of a node's reduction
   int finalizer_value(int id);
   int size_value(const Dim& dim);
   int merged_squares(const Step& combine, int second, const Node& node);
