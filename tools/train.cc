@@ -403,7 +403,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.batch = f.batch;
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;
-  s.loss_rows = f.loss_rows;
+  s.chunk_rows = f.loss_rows;
   s.expert_capacity = f.expert_capacity;
   s.objective = recompute_of(f.recompute).objective;
   s.layers_run_again = recompute_of(f.recompute).layers_run_again;

@@ -167,7 +167,7 @@ int run(const Flags& f) {
   const Recompute recompute = recompute_of(f.recompute);
   settings.objective = recompute.objective;
   settings.layers_run_again = recompute.layers_run_again;
-  settings.loss_rows = f.loss_rows;
+  settings.chunk_rows = f.loss_rows;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
   settings.accumulate = f.accumulate;

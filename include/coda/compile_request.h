@@ -67,31 +67,36 @@ enum class EightBits : uint8_t {
 
 constexpr int kAllLayers = std::numeric_limits<int>::max();
 
-struct CompileOptions {
+// Choices that a caller has for a plan; part of the options of compile(), Trainer and ModelTrainer.
+struct PlanChoices {
   Objective objective = Objective::memory;
-  Rates rates = {};            // of the backend that will run the plan (Backend::rates())
-  DimValues sizes;             // values of the symbols that the cost model assumes
   DType storage = DType::f32;  // of activations and gradients that the plan stores
   // Number of equal consecutive layers, from the first one on, that the backward recomputes: only
   // the input of each such layer is saved. Gradients equal those without recomputation except for
   // rounding of stored values. No effect on a graph without such layers.
   int layers_run_again = 0;
-  bool fuse = true;              // false: the baseline with unfused norms and no GEMM epilogues
-  bool overwrite_saved = false;  // results may overwrite saved tensors after their last read; then
-                                 // each forward allows only one backward
   // Rows of a block of the widest values that the backward computes before the upstream gradient is
   // known (a loss's logits and their gradient). Each block is consumed at once, and the upstream
   // gradient is multiplied in afterwards. 0: store the values whole; kAutomaticChunkRows: see
   // there; other values are rounded up to a multiple of 64. If blocks are not possible, the plan's
   // notes say why.
   int64_t chunk_rows = 0;
-  // The caller that runs the plan maintains the scales of the 8-bit operands. `sizes` must then be
-  // the sizes that the plan runs with.
+  // GEMMs with 8-bit operands; the storage must be bf16. A caller of compile() that runs the plan
+  // itself maintains the scales of these operands, and CompileOptions::sizes must be the sizes that
+  // the plan runs with.
   EightBits eight_bits = EightBits::none;
   // Parameters whose GEMMs stay in 16 bits, both the forward's and those that compute their
   // gradients. Names may contain * for any letters ("model.layers.0.*"). Error for a name that
   // matches no parameter.
   std::vector<std::string> eight_bits_except = {};
+};
+
+struct CompileOptions : PlanChoices {
+  Rates rates = {};              // of the backend that will run the plan (Backend::rates())
+  DimValues sizes;               // values of the symbols that the cost model assumes
+  bool fuse = true;              // false: the baseline with unfused norms and no GEMM epilogues
+  bool overwrite_saved = false;  // results may overwrite saved tensors after their last read; then
+                                 // each forward allows only one backward
   // The plan does not compute 8-bit copies of a single parameter (or of some of its columns). They
   // are inputs of the plan instead, and the caller runs Compiled::parameter_copies after each
   // change of the parameters.

@@ -13,27 +13,14 @@
 
 namespace CODA_API coda {
 
-struct ModelTrainSettings {
+// A Trainer's options, of which the ModelTrainer sets `sizes` and `outputs`, and what is of a model
+// and its text. A step's data are the same for any number of processes.
+struct ModelTrainSettings : TrainOptions {
   ModelConfig model;
-  DType storage = DType::f32;
-  EightBits eight_bits = EightBits::none;
-  std::vector<std::string> eight_bits_except = {};  // see CompileOptions
-  int64_t batch = 8;                                // sequences of a microbatch, over all processes
-  int64_t accumulate = 1;                           // microbatches of a training step
-  int64_t sequence = 256;
-  Objective objective = Objective::memory;  // what to minimise when a value can be recomputed
-  int layers_run_again = 0;                 // see CompileOptions
-  int64_t loss_rows = kAutomaticChunkRows;  // rows of logits at once; 0: all
-  double expert_capacity = 0;               // above 0: sparse experts, see expert_rows_of()
-  uint64_t seed = 1;                        // of initial weights and of samples
-  LearningSchedule schedule;
-  Optimizer optimizer = make_optimizer("adamw");
-  double clip = 1;      // largest norm of a step's gradients; 0: no clipping
-  bool timing = false;  // of each plan step: see SessionOptions
-  // See TrainOptions. The data of a training step are the same for any number of processes.
-  Communicator* communicator = nullptr;
-  int64_t exchange_bytes = 0;
-  int64_t memory_limit = 0;  // bytes; 0: what the backend has free
+  int64_t batch = 8;           // sequences of a microbatch, over all processes
+  int64_t sequence = 256;      // tokens
+  double expert_capacity = 0;  // above 0: sparse experts, see expert_rows_of()
+  uint64_t seed = 1;           // of initial weights and of samples
 
   int64_t tokens_of_step() const { return batch * accumulate * sequence; }
   // Sequences of one process in a microbatch. Throws Error unless all processes get the same
@@ -46,7 +33,6 @@ struct ModelTrainSettings {
 struct ModelStep {
   ModelTrainSettings settings;
   std::unique_ptr<ModelGraph> model;
-  TrainOptions options;
   Compiled compiled;
   std::optional<int64_t> workspace = {};  // Backend::workspace_bytes, if known
 };

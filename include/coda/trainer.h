@@ -26,17 +26,12 @@
 
 namespace CODA_API coda {
 
-struct TrainOptions {
-  DimValues sizes;                          // of the graph's symbols, in one microbatch
-  DType storage = DType::f32;               // of activations; each parameter has its own type
-  int64_t accumulate = 1;                   // microbatches of a training step
-  Objective objective = Objective::memory;  // see CompileOptions
-  int layers_run_again = 0;                 // see CompileOptions
-  int64_t chunk_rows = kAutomaticChunkRows;
-  // Runs GEMMs in 8 bits if `storage` is bf16. Weights, gradients, and activations that no GEMM
-  // reads keep their types.
-  EightBits eight_bits = EightBits::none;
-  std::vector<std::string> eight_bits_except = {};  // see CompileOptions
+// PlanChoices::storage is of activations only: each parameter has its own type.
+struct TrainOptions : PlanChoices {
+  TrainOptions() { chunk_rows = kAutomaticChunkRows; }
+
+  DimValues sizes;         // of the graph's symbols, in one microbatch
+  int64_t accumulate = 1;  // microbatches of a training step
   LearningSchedule schedule;
   Optimizer optimizer = make_optimizer("adamw");
   double clip = 1;      // largest norm of the gradients; 0: no clipping

@@ -76,15 +76,10 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
                       const TrainOptions& options, const Rates& rates) {
   Graph graph = given;
   CompileOptions compiling;
+  static_cast<PlanChoices&>(compiling) = options;
   compiling.rates = rates;
   compiling.sizes = options.sizes;
-  compiling.storage = options.storage;
   compiling.overwrite_saved = true;  // a step is one forward and one backward
-  compiling.objective = options.objective;
-  compiling.layers_run_again = options.layers_run_again;
-  compiling.chunk_rows = options.chunk_rows;
-  compiling.eight_bits = options.eight_bits;
-  compiling.eight_bits_except = options.eight_bits_except;
   compiling.copies_are_given = true;
   CompileRequest request;
   request.outputs = {{kLoss, graph.value(loss.id)}};

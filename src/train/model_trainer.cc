@@ -10,24 +10,10 @@
 
 namespace coda {
 
-TrainOptions train_options_of(const ModelTrainSettings& s, const ModelGraph& model) {
-  TrainOptions options{.sizes = {{"M", s.own_batch() * s.sequence}, {"T", s.sequence}},
-                       .storage = s.storage,
-                       .accumulate = s.accumulate,
-                       .objective = s.objective,
-                       .layers_run_again = s.layers_run_again,
-                       .chunk_rows = s.loss_rows,
-                       .eight_bits = s.eight_bits,
-                       .eight_bits_except = s.eight_bits_except,
-                       .schedule = s.schedule,
-                       .optimizer = s.optimizer,
-                       .clip = s.clip,
-                       .timing = s.timing,
-                       .communicator = s.communicator,
-                       .exchange_bytes = s.exchange_bytes,
-                       .memory_limit = s.memory_limit};
-  if (model.dropped.graph != nullptr) options.outputs = {{kDropped, model.dropped}};
-  return options;
+void set_step(ModelTrainSettings& s, const ModelGraph& model) {
+  s.sizes = {{"M", s.own_batch() * s.sequence}, {"T", s.sequence}};
+  s.outputs.clear();
+  if (model.dropped.graph != nullptr) s.outputs = {{kDropped, model.dropped}};
 }
 
 int64_t ModelTrainSettings::own_batch() const {
@@ -45,12 +31,12 @@ std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& s) {
 }
 
 ModelStep compile_step(const ModelTrainSettings& settings, const Rates& rates) {
-  ModelStep step{settings, model_of(settings), {}, {}, {}};
-  step.options = train_options_of(settings, *step.model);
+  ModelStep step{settings, model_of(settings), {}, {}};
+  set_step(step.settings, *step.model);
   std::vector<std::string> parameters;
   for (const ModelParameter& p : step.model->parameters) parameters.push_back(p.name);
   step.compiled =
-      compile_step(step.model->graph, step.model->loss, parameters, step.options, rates);
+      compile_step(step.model->graph, step.model->loss, parameters, step.settings, rates);
   return step;
 }
 
@@ -60,7 +46,7 @@ ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tok
 
 ModelTrainer::ModelTrainer(ModelStep step, const Tokens& tokens, Backend& backend)
     : Trainer(step.model->graph, step.model->loss, initial_weights(*step.model, step.settings.seed),
-              backend, step.options, std::move(step.compiled), step.workspace),
+              backend, step.settings, std::move(step.compiled), step.workspace),
       settings_(std::move(step.settings)),
       tokens_(tokens),
       model_(std::move(step.model)),

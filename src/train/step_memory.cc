@@ -129,8 +129,8 @@ void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit
 
 // The trainer also keeps the weights in host memory, and the states for a checkpoint.
 void require_host_memory(const ModelStep& step) {
-  const Elements elements = elements_of(parameters_of(step.compiled.plan, step.options.sizes));
-  const int64_t arrays = 1 + std::ssize(step.options.optimizer.states);
+  const Elements elements = elements_of(parameters_of(step.compiled.plan, step.settings.sizes));
+  const int64_t arrays = 1 + std::ssize(step.settings.optimizer.states);
   const int64_t needed = arrays * kFloat * elements.all + 2 * elements.copied;
   const int64_t free = free_memory();
   if (needed <= free) return;
@@ -147,7 +147,7 @@ FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bo
         std::async(std::launch::async, [&] { return evaluation_bytes(settings, backend); });
   FittingStep found{compile_step(settings, backend.rates()), {}};
   const Plan& plan = found.step.compiled.plan;
-  const DimValues& sizes = found.step.options.sizes;
+  const DimValues& sizes = found.step.settings.sizes;
   const StepPlace place =
       step_place(plan, sizes, backend, settings.communicator, settings.optimizer);
   found.step.workspace = place.workspace;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a language model's settings to those of the trainer of any graph.
+// A language model's settings, completed for the trainer of any graph.
 #pragma once
 
 #include "coda/model_trainer.h"
@@ -11,6 +11,7 @@ constexpr const char* kDropped = "dropped";
 
 // Throws Error for sizes that the model does not allow.
 std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& settings);
-TrainOptions train_options_of(const ModelTrainSettings& settings, const ModelGraph& model);
+// Sets the options that follow from the model: `sizes` and `outputs`.
+void set_step(ModelTrainSettings& settings, const ModelGraph& model);
 
 }  // namespace coda

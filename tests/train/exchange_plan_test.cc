@@ -30,7 +30,7 @@ Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows,
   config.tied = tied;
   settings.storage = storage;
   settings.batch = 8;
-  settings.loss_rows = loss_rows;
+  settings.chunk_rows = loss_rows;
   settings.eight_bits = eight_bits;
   const auto model =
       build_model(settings.model, {.storage = storage, .positions = settings.sequence});
@@ -42,8 +42,8 @@ Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows,
     step.parameters.push_back({p.name, node.shape.rows.constant() * node.shape.cols.constant(),
                                node.dtype != DType::f32});
   }
-  step.compiled = compile_step(model->graph, model->loss, names, train_options_of(settings, *model),
-                               h200_rates());
+  set_step(settings, *model);
+  step.compiled = compile_step(model->graph, model->loss, names, settings, h200_rates());
   return step;
 }
 

@@ -76,7 +76,7 @@ TEST(ModelTrainer, EightBitsLearnInChunksOfTheLogits) {
     for (const int64_t rows : {0, 64}) {
       ModelTrainSettings settings = eight_bit_settings();
       settings.accumulate = accumulate;
-      settings.loss_rows = rows;
+      settings.chunk_rows = rows;
       ModelTrainer trainer(settings, text, *backend);
       for (int i = 0; i < 30; ++i) last[rows / 64] = trainer.step().loss;
     }
@@ -192,7 +192,7 @@ TEST(ModelTrainer, LayersThatAreRunAgainTrainTheSame) {
       settings.storage = c.storage;
       settings.eight_bits = c.eight_bits;
       settings.accumulate = accumulate;
-      settings.loss_rows = accumulate == 1 ? 0 : 64;
+      settings.chunk_rows = accumulate == 1 ? 0 : 64;
       ModelTrainer kept(settings, text, *one);
       const bool are_all = accumulate == 1;
       settings.layers_run_again = are_all ? kAllLayers : 3;  // of six
@@ -266,9 +266,9 @@ TEST(ModelTrainer, BlocksOfTheLogitsTrainAlike) {
       ModelTrainSettings settings = tiny_settings();
       settings.storage = storage;
       settings.accumulate = accumulate;
-      settings.loss_rows = 0;
+      settings.chunk_rows = 0;
       ModelTrainer whole(settings, text, *backend);
-      settings.loss_rows = 64;
+      settings.chunk_rows = 64;
       ModelTrainer blocks(settings, text, *backend);
       ASSERT_EQ(blocks.session().plan().loops.size(), 1U);
       EXPECT_TRUE(whole.session().plan().loops.empty());
@@ -288,7 +288,7 @@ TEST(ModelTrainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestored
   const auto one = cpu::make_cpu_backend({.threads = 1});
   const auto three = cpu::make_cpu_backend({.threads = 3});
   ModelTrainSettings settings = tiny_settings();
-  settings.loss_rows = 64;
+  settings.chunk_rows = 64;
   ModelTrainer whole(settings, text, *one);
   for (int i = 0; i < 3; ++i) whole.step();
   ModelTrainer resumed(settings, text, *three);
@@ -307,7 +307,7 @@ TEST(ModelTrainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
   settings.batch = 16;
   const int64_t tokens = settings.batch * settings.sequence;
   const auto memory = [&](int64_t loss_rows) {
-    settings.loss_rows = loss_rows;
+    settings.chunk_rows = loss_rows;
     const ModelTrainer trainer(settings, text, *backend);
     return trainer.session().arena_bytes() + trainer.session().saved_bytes();
   };

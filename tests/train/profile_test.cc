@@ -60,7 +60,7 @@ TEST(Profile, HasEveryProgramByItsNameAndNothingAtTheSameTime) {
     for (const int64_t passes : {1, 2}) {
       ModelTrainSettings settings = tiny_settings();
       settings.accumulate = passes;
-      settings.loss_rows = 64;
+      settings.chunk_rows = 64;
       ModelTrainer plain(settings, text, *backend), trainer(settings, text, *backend);
       plain.step();
       trainer.step();

@@ -126,7 +126,7 @@ std::vector<Kind> kinds() {
        [](S& s) {
          in_eight_bits(s, EightBits::fp8);
          s.accumulate = 2;
-         s.loss_rows = 64;
+         s.chunk_rows = 64;
          std::get<LlamaConfig>(s.model).layers = 6;  // fewer are not recomputed
          s.layers_run_again = kAllLayers;
        }},

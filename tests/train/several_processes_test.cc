@@ -357,7 +357,7 @@ TEST(SeveralProcesses, AreComparedAtTheStart) {
       {"accumulate", [](S& s) { s.accumulate = 3; }},
       {"objective", [](S& s) { s.objective = Objective::speed; }},
       {"layers_run_again", [](S& s) { s.layers_run_again = 1; }},
-      {"chunk_rows", [](S& s) { s.loss_rows = 64; }},
+      {"chunk_rows", [](S& s) { s.chunk_rows = 64; }},
       {"weights", [](S& s) { s.seed += 1; }},
       {"schedule", [](S& s) { s.schedule.peak *= 2; }},
       {"schedule", [](S& s) { s.schedule.floor /= 2; }},
