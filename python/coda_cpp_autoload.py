@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch runs at its own import, by the entry point of `torch.backends`: prepare().
+"""prepare(), which PyTorch runs at its own import, through the entry point `torch.backends`.
 
 - torch.compile finds backends by the entry points of `torch_dynamo_backends`; options it hands
   over only when the model is called. Here its wrapper checks those of "coda" at once.
 - Hugging Face's accelerate has a fixed list of names, DynamoBackend, on which the Trainer's
   `--torch_compile_backend coda` fails. Here the list gets a name more when it is imported.
 
-It is a module of its own, and imports nothing of coda_cpp until that is used, since it is run at
-each `import torch`.
+This module runs at each `import torch`, so it imports coda_cpp only when coda_cpp is used.
 """
 
 import functools
@@ -19,7 +18,8 @@ _MODULE = "accelerate.utils.dataclasses"
 
 
 def _extend(module):
-    """A member more: as the enumeration makes its own. Other names go on to be errors."""
+    """Adds the member CODA, in the same way as the enumeration creates its members. Unknown names
+    stay errors."""
     backends = getattr(module, "DynamoBackend", None)
     if backends is None or "CODA" in backends.__members__:
         return
@@ -62,7 +62,8 @@ def _checking(make):
 
 
 def prepare():
-    """May be called several times. Does nothing where PyTorch or accelerate has changed."""
+    """Prepares PyTorch and accelerate. May be called several times. Does nothing if their internals
+    have changed."""
     wrapper = getattr(sys.modules.get("torch"), "_TorchCompileWrapper", None)
     if wrapper is not None and not hasattr(wrapper.__init__, "checks_coda"):
         wrapper.__init__ = _checking(wrapper.__init__)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of the block benchmark: a LLaMA block without attention, timed one run a request.
+"""PyTorch's side of the block benchmark: times one run of a LLaMA block without attention per
+request.
 
-A benchmark starts this as a process and interleaves requests with its own runs, so that both see
-the same state of the machine. A request is a line on stdin, its answer a line on stdout:
+A benchmark starts this script as a process and interleaves requests with its own runs, so that both
+run in the same state of the machine. A request is a line on stdin, and its answer is a line on
+stdout:
 
     PHASE VARIANT DTYPE M D I [HEADS KV_HEADS]        -> seconds 0.012345678
     peak PHASE VARIANT DTYPE M D I [HEADS KV_HEADS]   -> bytes RUN PROCESS
@@ -11,11 +13,11 @@ the same state of the machine. A request is a line on stdin, its answer a line o
     quit
 
 PHASE is fwd or fwdbwd, VARIANT eager or compile (torch.compile, its default mode, static shapes),
-DTYPE f32 or bf16. HEADS is D/64 unless given, KV_HEADS a third of it or else a quarter. `peak` runs
-once: RUN is what the run added to the resident memory at its highest (weights, inputs and former
-gradients are not in it), PROCESS the highest resident memory of the process in that run (VmHWM). A
-request that cannot be answered gets "error ...". The first request of a kind builds, compiles and
-runs it three times before the timed run.
+DTYPE f32 or bf16. By default HEADS is D/64, and KV_HEADS a third of HEADS, or a quarter if a third
+is not whole. `peak` runs once: RUN is the peak of the resident memory minus the memory before the
+run (without weights, inputs and earlier gradients); PROCESS is the peak resident memory of the
+process in this run (VmHWM). The answer to a failed request is "error ...". The first request of a
+kind builds and compiles the block and runs it three times before the timed run.
 
 The block, with weights [out, in] as Hugging Face stores them, from the residual stream x0 [M, D]
 and attention's output y0 [M, D] (M is one sequence):
@@ -103,7 +105,7 @@ def block(x0, y0, weights: dict, cos, sin, head: int) -> tuple[torch.Tensor, ...
 
 
 class Problem:
-    """The tensors of one size and storage type, the same ones for every variant and phase."""
+    """The tensors of one size and storage type, shared by all variants and phases."""
 
     def __init__(self, size: Size, dtype: torch.dtype):
         self.size = size
@@ -148,7 +150,7 @@ def problem_of(size: Size, dtype: str) -> Problem:
 
 @functools.cache
 def warm_runner(phase: str, variant: str, dtype: str, size: Size):
-    """A function that does the run once; it has run before."""
+    """A function that runs once; it is already compiled and warm."""
     if phase not in ("fwd", "fwdbwd"):
         raise ValueError(f"unknown phase '{phase}'; there are fwd, fwdbwd")
     if dtype not in DTYPES:
@@ -174,10 +176,10 @@ def status_bytes(name: str) -> int:
 
 
 def peak_of(runner) -> tuple[int, int]:
-    """Bytes that a run adds at its highest, and the highest resident memory of the process."""
-    ctypes.CDLL(None).malloc_trim(0)  # freed memory that the allocator kept would hide the rise
+    """The peak bytes that a run adds, and the peak resident memory of the process."""
+    ctypes.CDLL(None).malloc_trim(0)  # cached freed memory would hide the increase
     with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # VmHWM starts again at what is resident now
+        file.write("5")  # resets VmHWM to the current resident memory
     before = status_bytes("VmRSS")
     runner()
     highest = status_bytes("VmHWM")
@@ -204,7 +206,7 @@ def serve() -> None:
             continue
         try:
             reply = answer(words)
-        except Exception as error:  # whatever happens, the other side waits for one line
+        except Exception as error:  # the other side always waits for one line
             reply = "error " + " ".join(f"{type(error).__name__}: {error}".split())
         print(reply, flush=True)
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of the programs on a GPU: torch.compile (its default mode, static shapes) of the
-formulas of bench/gpu_programs and of a LLaMA block without attention, each against the products
-inside it alone by torch.mm, in the sustained and in the cool regime (gpu_timing.py).
+"""PyTorch's side of the programs on a GPU: compiles the formulas of bench/gpu_programs and of a
+LLaMA block without attention with torch.compile (default mode, static shapes), and compares each
+with its products alone by torch.mm, in the sustained and in the cool regime (gpu_timing.py).
 
     bench/peers/block_torch_gpu.py --hidden 2048 4096 --json torch.jsonl
     bench/peers/block_torch_gpu.py --beside ours.jsonl torch.jsonl   # one table of both, no GPU
     bench/peers/block_torch_gpu.py --check --device cpu --tokens 96 --hidden 256 --mlp 128
 
-ours.jsonl is what `gpu_programs --json ours.jsonl` wrote. Every result is checked against
-float64 before it is timed; --check only checks. A line of JSON for each candidate of each row goes
-to --json as soon as it is measured. Memory of a block is what one run has allocated at its highest,
-weights, inputs and upstream gradients included.
+ours.jsonl is what `gpu_programs --json ours.jsonl` wrote. Every result is checked against float64
+before it is timed; --check only checks. A line of JSON for each candidate of each row goes to
+--json as soon as it is measured. The memory of a block is the peak allocation of one run, including
+weights, inputs and upstream gradients.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def packed_block(x0, y0, weights: dict, cos, sin, head: int):
 
 
 class BlockTensors:
-    """What block_torch.run and block_torch.reference take, made on the device."""
+    """The arguments of block_torch.run and block_torch.reference, on the device."""
 
     def __init__(self, size, sizes: Sizes):
         self.size = size
@@ -101,7 +101,7 @@ class BlockTensors:
         return [self.x0, self.y0, *self.weights.values()]
 
     def packed(self) -> "BlockTensors":
-        """The same tensors but for the packed weights."""
+        """The same tensors, except the packed weights."""
         other = object.__new__(BlockTensors)
         other.__dict__.update(self.__dict__)
         w = {name: t.detach() for name, t in self.weights.items()}
@@ -117,7 +117,7 @@ class BlockTensors:
 
 
 def unpacked_results(results):
-    """Gradients of packed weights as block_torch.reference has them."""
+    """Gradients of packed weights, split as in block_torch.reference."""
     if len(results) == 4:
         return results
     *before, wo, w1, wgu, wd, w2, wqkv = results
@@ -137,7 +137,7 @@ class BlockCase(Case):
         phase = "fwdbwd" if backward else "fwd"
 
         def variant(problem, function):
-            # Detached, so that no call's graph outlives it.
+            # Detached, so that a call's graph is freed after the call.
             return lambda i: tuple(t.detach() for t in block_torch.run(problem, phase, function))
 
         self.variants["torch.compile"] = variant(self.plain, compiled(block_torch.block))
@@ -166,7 +166,7 @@ class BlockCase(Case):
         return results if self.backward else results[:4]
 
     def peak_bytes(self, call) -> int:
-        """At the highest, of a run whose weights and inputs are all that is there before."""
+        """The peak memory of a run. Before the run, only weights and inputs are allocated."""
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -193,7 +193,7 @@ def cases_of(options):
 
 
 def first_calls(case, options) -> dict[str, float]:
-    """Compiles the variants; the errors of what they give, if they are to be checked."""
+    """Compiles the variants. Returns the errors of their results, if they are to be checked."""
     expected = None if options.no_check or not case.variants else case.expected()
     errors = {}
     for name, call in case.variants.items():
@@ -208,7 +208,7 @@ def first_calls(case, options) -> dict[str, float]:
 
 
 def host_times() -> list[dict]:
-    """Microseconds of the host for a call of a tiny problem, 1000 calls without waiting."""
+    """Host microseconds per call of a tiny problem, over 1000 calls without waiting."""
     sizes = Sizes(128, 256, 64, torch.bfloat16, "cuda")
     tensors = FORMULAS["residual_norm"].tensors(sizes)
     a, b = FORMULAS["residual_norm"].product(tensors)

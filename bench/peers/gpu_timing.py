@@ -4,10 +4,10 @@
 sustained  each candidate alone for about a second on a hot chip, with its SM clock and watts
 cool       bursts of 2 ms after pauses of 40 ms, in random order: the full clock
 
-The same method, regime by regime, as src/measure/gpu_timer.cc, so that ratios of both stand in one
-table. A candidate's calls are captured into CUDA graphs that rotate through its sets of tensors
-(outputs too), so that neither the host nor the L2 cache is what is measured: all sets in one graph,
-or, where that would be longer than a burst, a graph for each.
+In each regime the method is that of src/measure/gpu_timer.cc, so ratios of both can be compared. A
+candidate's calls are captured into CUDA graphs that rotate through its sets of tensors (including
+outputs), so that the times do not depend on the host or the L2 cache. One graph has all sets or, if
+such a graph would take longer than a burst, there is a graph for each set.
 """
 
 import ctypes
@@ -22,13 +22,13 @@ import torch
 HEAT_SECONDS = 1.0
 WARM_UP_CALLS = 3
 COOL_MS = 2.0  # of a burst in the cool regime
-# About half a millisecond, for which a burst behind a pause waits until it is enqueued: the host's
-# first launch then takes up to 0.1 ms.
+# About half a millisecond. After a pause, a burst waits so long until all of it is enqueued,
+# because the host's first launch takes up to 0.1 ms.
 HOLD_CYCLES = 800_000
 
 
 class PowerMeter:
-    """SM clock and energy of a device from NVML, which comes with the driver; NaN without it."""
+    """SM clock and energy of a device from NVML, which is part of the driver; NaN without NVML."""
 
     CLOCK_SM = 1
 
@@ -64,8 +64,8 @@ class PowerMeter:
 
 
 class Energy:
-    """Watts between the first and the last time that the counter was seen to move: it moves about
-    ten times a second, so that its values at any two moments would be up to a tenth too old."""
+    """Watts between the first and the last change of the energy counter. The counter changes about
+    ten times per second, so a value at an arbitrary time may be a tenth of a second old."""
 
     def __init__(self, power: PowerMeter):
         self.power = power
@@ -126,15 +126,15 @@ class Candidate:
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
         round_ms = max(start.elapsed_time(stop), 1e-3)
-        # Enough calls that launching the graph costs nothing beside them; where the host is what
-        # is slow here, fewer than a burst's.
+        # Enough calls to make the graph's launch negligible. If the host is slow, round_ms is
+        # larger, and there are fewer calls than in a burst.
         runs = [list(range(sets)) * max(1, round(COOL_MS / round_ms))]
         if round_ms > COOL_MS:
             runs = [[i] for i in range(sets)]
         self.calls = len(runs[0])  # of a replay
         self.next = 0
         outputs = [None] * sets
-        # What a graph reads and writes must live as long as the graph.
+        # The tensors of a graph must live as long as the graph.
         self.kept = call, outputs
 
         def run(indices):
@@ -196,12 +196,12 @@ class Timer:
             turn = repetition % len(candidates)
             for c in candidates[turn:] + candidates[:turn]:
                 begin, energy = time.perf_counter(), None
-                # What comes first runs at the clock of the candidate before.
+                # The first calls still run at the previous candidate's clock.
                 settling = max(min(0.2, seconds / 2), seconds / 5)
                 while time.perf_counter() - begin < seconds:
                     self._enqueue(c, replays[c])
-                    # While it runs: in a pause of some milliseconds the chip would cool, and
-                    # clock higher.
+                    # During the run: in a pause of some milliseconds the chip would cool and raise
+                    # its clock.
                     mhz = self.power.sm_mhz()
                     is_settled = time.perf_counter() - begin >= settling
                     if is_settled:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call of a fused operator from PyTorch costs the host: microseconds of CPU time on tensors
-so small that little else is measured, in parts.
+"""Measures the host time of a call of a fused operator from PyTorch: microseconds of CPU time, in
+parts, on tensors so small that the computation takes almost no time.
 
-The operator is swiglu_linear with a norm: five tensors are given, and with gradients three are
-made, so that its forward binds eight. A region of a compiled model is called in the same way.
-Usage, after `pip install .`: host_time_torch.py [--device cuda] [--calls N]"""
+The operator is swiglu_linear with a norm. It takes five tensors and, with gradients, returns three,
+so its forward binds eight. Regions of compiled models are called in the same way. Usage, after `pip
+install .`: host_time_torch.py [--device cuda] [--calls N]"""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from coda_cpp import _calls, ops, session  # noqa: E402
 
 
 def microseconds(call: Callable[[], object], calls: int, rounds: int = 25) -> float:
-    """CPU time of a call, all threads; the least of some rounds, since others disturb."""
+    """CPU time of a call over all threads; the minimum of several rounds, because of other
+    processes."""
     for _ in range(20):
         call()
     found = []
@@ -38,16 +39,16 @@ def microseconds(call: Callable[[], object], calls: int, rounds: int = 25) -> fl
 
 
 def an_empty_operator(result: list[torch.Tensor]) -> Callable:
-    """With the signature of ours, and nothing but PyTorch's dispatch."""
+    """An operator with the same signature that does nothing, to measure PyTorch's dispatch."""
     library = torch.library.Library("host_time", "DEF")
     library.define("empty(Tensor[] tensors, str spec, float[] numbers, int needs) -> Tensor[]")
     library.impl("empty", lambda *_: result, "Autograd")
-    an_empty_operator.library = library  # what is declared lives as long as it
+    an_empty_operator.library = library  # the declaration lives as long as the library
     return torch.ops.host_time.empty.default
 
 
 def caught(owner: type, name: str, call: Callable[[], object]) -> tuple:
-    """What a method was called with, itself first."""
+    """The arguments of a method's call, with the method first."""
     method, found = getattr(owner, name), []
 
     def record(*arguments):
@@ -81,7 +82,7 @@ def main() -> None:
         h = functional.rms_norm(x, (k,), norm_weight.to(x.dtype))
         return functional.silu(functional.linear(h, gate)) * functional.linear(h, up)
 
-    # As a compiled model calls it, with what the backward needs.
+    # As in a compiled model, with the tensors that the backward needs.
     operator, spec, numbers, needs = (
         torch.ops.coda_cpp.swiglu_linear.default, ",".join(shapes) + ";offset;activation=silu",
         [0.0], (1 << len(leaves)) - 1)
@@ -100,7 +101,7 @@ def main() -> None:
         whole = show("forward of a region, 8 tensors", region)
         call, arguments = caught(_calls.Forward, "run", region)
         runners, *where = caught(session.Runners, "run", region)
-        # Two sets of results in turns, so that addresses are new as they are in a model.
+        # Two sets of results take turns, so that addresses change as in a model.
         kept = [region(), region()]
         addresses = []
         for results in kept:
@@ -123,13 +124,13 @@ def main() -> None:
             operator([x[:1].expand(m, k), gate, up, rstd[:1].expand(m), norm_weight], spec, numbers,
                      needs)
 
-        if given.device == "cpu":  # on a GPU some sizes have kernels of their own
+        if given.device == "cpu":  # on a GPU some sizes have special kernels
             show("a call with a number of rows that is new", another_size, calls=500)
     upstream = torch.ones_like(eager(*tensors))
     forward = show("ops.swiglu_linear with gradients, forward", lambda: ops.swiglu_linear(*leaves))
     show("  its backward", lambda: torch.autograd.grad(
         ops.swiglu_linear(*leaves), leaves, upstream), less=forward)
-    differentiated = leaves[:3] + leaves[4:]  # eager takes the statistic itself
+    differentiated = leaves[:3] + leaves[4:]  # eager computes the statistic itself
     forward = show("the same formulas, PyTorch op by op", lambda: eager(*leaves))
     show("  their backward", lambda: torch.autograd.grad(
         eager(*leaves), differentiated, upstream), less=forward)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain language models for train_step_torch.py, as torchtitan writes them: a LLaMA, with heads
-normed as Qwen3 has it where that is asked for, and GPT-2; and Hugging Face's own LLaMA, as it is.
-Sizes are the published ones' (8b: four of its blocks). forward(ids, targets) is the mean loss.
-`liger` takes Liger's kernels for norms, SwiGLU and the loss of the head."""
+"""Plain language models for train_step_torch.py, in the style of torchtitan: a LLaMA, optionally
+with Qwen3's norms of heads, and GPT-2; and Hugging Face's own LLaMA without changes. The sizes are
+those of the published models (8b: four of its blocks). forward(ids, targets) is the mean loss.
+`liger` selects Liger's kernels for norms, SwiGLU and the loss of the head."""
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,7 @@ ROPE_BASE = 500000
 
 
 class Plain:
-    """The operations that Liger has kernels for, as PyTorch has them."""
+    """PyTorch's versions of the operations for which Liger has kernels."""
 
     @staticmethod
     def norm(module, x):
@@ -57,7 +57,7 @@ class Liger:
         return liger_swiglu(gate, up)
 
     @staticmethod
-    @torch.compiler.disable  # Dynamo has no addmm with both `out` and `out_dtype`
+    @torch.compiler.disable  # Dynamo does not support addmm with both `out` and `out_dtype`
     def loss(x, head, targets):
         from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
 
@@ -133,7 +133,7 @@ class Llama(nn.Module):
                 nn.init.normal_(p, std=0.02)
 
     def use(self, kernels):
-        """Plain's or Liger's operations from now on."""
+        """Selects PyTorch's or Liger's operations."""
         for module in [self, *self.blocks]:
             module.kernels = kernels
 
@@ -185,7 +185,7 @@ class Gpt2(nn.Module):
 
 
 class HuggingFace(nn.Module):
-    """transformers' LlamaForCausalLM; its labels are the ids, which it shifts itself."""
+    """transformers' LlamaForCausalLM. Its labels are the ids, which the model shifts itself."""
 
     def __init__(self, sequence, layers, hidden, heads, kv_heads, mlp, tied, vocabulary=128256):
         super().__init__()
@@ -203,7 +203,8 @@ class HuggingFace(nn.Module):
 
 
 def model_of(name, sequence, layers=None):
-    """The model of MODELS with that name, with so many of its layers, and its vocabulary's size."""
+    """The model with this name in MODELS, with the given number of layers, and the size of its
+    vocabulary."""
     sizes = LLAMA.get(HUGGING_FACE.get(name, name)) or GPT2[name]
     sizes = sizes | ({"layers": layers} if layers else {})
     kind = HuggingFace if name in HUGGING_FACE else Llama if name in LLAMA else Gpt2

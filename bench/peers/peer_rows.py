@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the peers' scripts share: a row (its products by torch.mm, and what is timed beside them),
-its measurement in the regimes of gpu_timing.py, a line of JSON for each candidate, and one table
-of ours and a peer's results.
+"""Shared code of the peers' scripts: a row (its products by torch.mm, and the candidates that are
+compared with them), its measurement in the regimes of gpu_timing.py, a line of JSON for each
+candidate, and the table of our and a peer's results.
 """
 
 import json
@@ -12,9 +12,9 @@ import gpu_timing
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 BOUNDS = {"f32": 3e-6, "bf16": 6e-3, "f16": 1e-3}  # of a program's results
-L2_BYTES = 60e6  # and some more
+L2_BYTES = 60e6  # slightly more than the cache has
 MOST_SETS = 48
-PEERS = ("torch.compile", "QuACK")  # how candidates' names begin
+PEERS = ("torch.compile", "QuACK")  # prefixes of candidates' names
 
 
 def mlp_of(hidden: int) -> int:
@@ -31,21 +31,21 @@ def worst_error(results, expected) -> float:
 
 
 def sets_for(size: float) -> int:
-    """When a set's turn comes again, the L2 cache has seen four times what it holds: as in
-    src/measure/measure_program.cc."""
+    """The number of sets. Between two uses of a set, other sets move four times the size of the L2
+    cache, as in src/measure/measure_program.cc."""
     return min(max(int(4 * L2_BYTES / size) + 1, 2 if size > 2e9 else 3), MOST_SETS)
 
 
 class Case:
-    """One row: sets of tensors, its products, and what is timed beside them."""
+    """One row: sets of tensors, its products, and the candidates."""
 
     def __init__(self, row: str, hidden: int, tokens: int):
         self.row, self.hidden, self.tokens = row, hidden, tokens
         self.sets = 1
         self.variants = {}  # name -> call(set), not compiled
-        self.products = []  # of each set the operands of torch.mm, one pair a product
+        self.products = []  # for each set, a pair of torch.mm's operands for each product
         self.bound = 0.0
-        self.first_calls = {}  # seconds, compiling included
+        self.first_calls = {}  # seconds, including compilation
         self.wants_memory = False
 
     def flops(self) -> float:
@@ -155,7 +155,7 @@ def least(row: dict, prefixes: tuple[str, ...], regime: str):
 
 
 def print_table(ours_path: str, peer_path: str) -> None:
-    """Ratios to the products alone of the same process; and of our time to the peer's."""
+    """Ratios to the products alone in the same process, and ratios of our time to the peer's."""
     ours, peers = load(ours_path), load(peer_path)
     print("| row | M | D | cuBLAS ms | coda | torch.mm ms | peer | coda / peer |")
     print("|---|---|---|---|---|---|---|---|")

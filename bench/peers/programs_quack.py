@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of bench/gpu_programs as QuACK's user writes them (quack-kernels 0.6.5): a GEMM
-with one of its library's epilogues, or one in its own language where the library has none.
+"""The programs of bench/gpu_programs as a user of QuACK writes them (quack-kernels 0.6.5): a GEMM
+with an epilogue of QuACK's library or, if the library has none, one written in QuACK's language.
 
-As there, partial sums are left to a finalizer. What differs: gate and up, and the two columns of a
-rotation, are interleaved, so weights are packed, and pre-activations of SwiGLU's backward are
-stored before their scale; a rotation's angles are computed from positions instead of loaded.
+As in our programs, finalizers combine partial sums. The differences: gate and up, and the two
+columns of a rotation, are interleaved, so weights are packed; pre-activations of SwiGLU's backward
+are stored before scaling; a rotation's angles are computed from positions and not loaded.
 """
 
 import dataclasses
@@ -42,14 +42,15 @@ def rstd_lse_target(acc, rstd):
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """tensors: "a" [M, K], "b" [K, N], "c" if the epilogue has one, and what it loads by name.
-    outputs: by name, "D" the first. expected: the same and the finished sums, in float64."""
+    """tensors: "a" [M, K], "b" [K, N], "c" if the epilogue has one, and the epilogue's other
+    tensors by name. outputs: by name, with "D" first. expected: the outputs and the finished sums,
+    in float64."""
 
     epilogue: object
     tensors: Callable[[Sizes], Tensors]
     outputs: Callable[[Sizes], Tensors]
     expected: Callable[[Tensors], Tensors]
-    adds: bool = False  # to D
+    adds: bool = False  # accumulates into D
 
     def loads(self, tensors: Tensors) -> Tensors:
         return {name: t for name, t in tensors.items() if name not in ("a", "b", "c")}
@@ -202,7 +203,7 @@ KERNELS = {
 
 
 def finished(name: str, partial: torch.Tensor) -> torch.Tensor:
-    """Of the partial sums that QuACK leaves: by tiles of columns, of rows for dw."""
+    """The sum of QuACK's partial sums, which are by tiles of columns, or of rows for dw."""
     if name == "lse":
         return partial.double().logsumexp(-1)
     return partial.double() if name == "target_logit" else partial.double().sum(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of bench/gpu_programs as PyTorch's user writes them, and in plain float64.
+"""The programs of bench/gpu_programs as a user of PyTorch writes them, and in plain float64.
 
-Each Formula has the tensors it takes, what it computes as torch.compile gets it, and the same in
-float64 by another way (gradients by automatic differentiation), which the first is checked with.
-Partial sums that a program leaves to a finalizer are complete here, and products over the same rows
-are one product with packed weights, which is the fastest that PyTorch does.
+Each Formula has its tensors, the computation for torch.compile, and a reference for its check in
+float64, computed differently (gradients by automatic differentiation). Sums are complete here,
+where a program leaves partial sums to a finalizer. Products over the same rows are one product with
+packed weights, because this is PyTorch's fastest form.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ Tensors = dict[str, torch.Tensor]
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     m: int
-    n: int  # of what a program stores: of SwiGLU's product half
+    n: int  # the columns that a program stores: for SwiGLU half of the product's
     k: int
     dtype: torch.dtype
     device: str
@@ -47,12 +47,12 @@ def weight(sizes: Sizes, rows: int, columns: int, depth: int) -> torch.Tensor:
 
 
 def positive(sizes: Sizes) -> torch.Tensor:
-    """A norm's reciprocal for each row, fp32."""
+    """The reciprocal root mean square of each row, in fp32."""
     return 1 + 0.1 * normal(sizes, sizes.m, 1, dtype=torch.float32)
 
 
 def product(layout: str) -> Formula:
-    """y = op(a) op(b), the operands as they lie: t is transposed (tn: both K-major)."""
+    """y = op(a) op(b) for the layout of the operands: t is transposed (tn: both K-major)."""
     def operands(t: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         a, b = t["a"], t["b"]
         return (a.T if layout == "nt" else a), (b.T if layout == "tn" else b)
@@ -160,7 +160,8 @@ def norm_backward() -> Formula:
         return dx.to(t["x"].dtype), (t["x"] * g).sum(0, dtype=torch.float32)
 
     def reference(t: Tensors) -> tuple[torch.Tensor, ...]:
-        """Of <dz, (x ⊙ norm) wᵀ> + <dx, x> + Σ s x²/2 by x and by the norm's weight."""
+        """The gradients of <dz, (x ⊙ norm) wᵀ> + <dx, x> + Σ s x²/2 with respect to x and the
+        norm's weight."""
         x, norm = t["x"].clone().requires_grad_(), t["norm"].clone().requires_grad_()
         energy = (((x * norm) @ t["w"].T) * t["dz"]).sum()
         energy = energy + (t["dx"] * x).sum() + (t["s"] * x * x / 2).sum()
@@ -196,7 +197,8 @@ def swiglu_backward() -> Formula:
 
 
 def weight_gradient() -> Formula:
-    """Into an fp32 buffer, which is returned; of the reference what is added."""
+    """Accumulates into an fp32 buffer and returns the buffer. The reference is only the added
+    term."""
     def tensors(s: Sizes) -> Tensors:
         return {"dy": normal(s, s.k, s.m), "x": normal(s, s.k, s.n),
                 "dw": torch.zeros(s.m, s.n, device=s.device, dtype=torch.float32)}

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""QuACK's side of the programs on a GPU: programs_quack.py with several of its configurations, each
-row against the product inside it by torch.mm, in the regimes of gpu_timing.py. All are timed
-briefly, the fastest few then in all regimes.
+"""QuACK's side of the programs on a GPU: programs_quack.py with several of QuACK's configurations.
+Each row is compared with its product by torch.mm, in the regimes of gpu_timing.py. All
+configurations are timed briefly, and then the fastest few in all regimes.
 
     bench/peers/quack_gpu.py --hidden 2048 4096 --json quack.jsonl
     bench/peers/block_torch_gpu.py --beside ours.jsonl quack.jsonl   # one table of both, no GPU
     bench/peers/quack_gpu.py --compile --rows SwiGLU                 # fills QuACK's cache, no more
 
-Needs quack-kernels 0.6.5 beside PyTorch. Results are checked against float64, at a small size, with
-every configuration. --compile runs without a GPU too, if QUACK_ARCH=90 and CUTE_DSL_ARCH=sm_90a
+Needs quack-kernels 0.6.5 and PyTorch. The results of every configuration are checked against
+float64 at a small size. --compile runs without a GPU too, if QUACK_ARCH=90 and CUTE_DSL_ARCH=sm_90a
 are set.
 """
 
@@ -31,7 +31,7 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(f"quack_gpu.py: {error}. Remedy: pip install quack-kernels==0.6.5, beside PyTorch")
 
-CHECKED = (384, 512, 256)  # M, N, K: full tiles and half ones
+CHECKED = (384, 512, 256)  # M, N, K: full and half tiles
 
 
 def config(tile_m: int, tile_n: int, pingpong: bool, cluster_m: int) -> GemmConfig:
@@ -44,15 +44,16 @@ def name_of(one: GemmConfig) -> str:
     return f"QuACK {one.tile_m}x{one.tile_n} {schedule} c{one.cluster_m}{one.cluster_n}"
 
 
-# Of its tuner's menu for Hopper the tiles that were fastest in some row, and the large cooperative
-# ones.
+# From the tuner's list for Hopper: the tiles that were fastest in some row, and the large
+# cooperative tiles.
 CONFIGS = [config(m, n, pp, c) for m, n, pp in
            ((128, 128, True), (192, 128, True), (128, 160, True), (128, 192, True),
             (128, 256, False), (256, 128, False)) for c in (1, 2)]
 
 
 def compiled(kernel, sizes: Sizes):
-    """(configuration, plan) of those that QuACK can compile for this kernel; why not, of others."""
+    """(configuration, plan) for configurations that QuACK can compile for this kernel, and the
+    errors of the others."""
     tensors, outputs = kernel.tensors(sizes), kernel.outputs(sizes)
     plans = []
     for one in CONFIGS:

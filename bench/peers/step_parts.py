@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step's time on a GPU goes to, by the kernels that PyTorch's profiler sees: products (with
-their epilogues, where they have any), attention, the optimizer and the rest."""
+"""Divides a step's time on a GPU among products (with any epilogues), attention, the optimizer and
+the rest, by the kernels in PyTorch's profile."""
 
 import json
 import re
 import tempfile
 from collections import defaultdict
 
-# The first that fits. Kernels of coda_cpp's that have a product are named NAME_kernel.
+# The first match is used. coda_cpp's kernels with a product are named NAME_kernel.
 PARTS = {
     "attention": re.compile(r"cudnn|sdpa|flash|fmha", re.IGNORECASE),
     "optimizer": re.compile(r"adam|multi_tensor", re.IGNORECASE),
@@ -23,9 +23,10 @@ def part_of(kernel):
 
 
 def parts_of_events(events, steps):
-    """Milliseconds a step by part, of [(name, begin, end)] in microseconds; what no kernel fills is
-    "nothing". A kernel that begins while the one before still runs waits for it (both are of one
-    stream): the time is the earlier one's. And the kernels of "the rest" that took most."""
+    """Milliseconds per step by part, from [(name, begin, end)] in microseconds, and the longest
+    kernels of "the rest". Time without a kernel is "nothing". A kernel that begins while the
+    previous one still runs waits for it (both are in one stream), so the overlap counts for the
+    earlier kernel."""
     found, rest = defaultdict(float), defaultdict(float)
     events = sorted(events, key=lambda event: event[1])
     until = events[0][1]

@@ -8,23 +8,23 @@
     train_step_torch.py --backend inductor coda --parts
     torchrun --nproc-per-node 2 train_step_torch.py --batch 32 --parallel ddp
 
-A plain model (models_torch.py), torch.compile of the whole with its loss, attention through cuDNN
-(is_causal, grouped heads; Hugging Face's with the mask that it makes, through what takes it), fp32
-master weights under bf16 autocast, fused AdamW, random ids. Without `--clip` it does not clip the
-gradients as ours in C++ does, which is to its advantage. Prints a line of JSON for each
-`--backend`: the median of the steps' milliseconds by CUDA events, after `--heat` seconds of steps,
-in turns, and the first backend's over it; peak memory of PyTorch's allocator, what lies besides it
-since the run began (sessions, kernels), and both; the losses of the first steps from one state.
-`--starts` instead measures the seconds to the first step in processes of their own, with empty
-caches of kernels and with full ones: from the model on, as said with other rows, and from the
-process's start, since what torch.compile imports before its first call depends on the backend;
-`--parts` says too what kernels a step consists of
-(step_parts.py). A backend whose package is not there is said and left out. Without a GPU it only
-says the losses: `--model tiny --batch 2 --sequence 64`.
+The model is a plain one (models_torch.py), compiled as a whole with its loss. Attention runs in
+cuDNN (is_causal, grouped heads); Hugging Face's model passes its own mask, and PyTorch chooses the
+implementation. Weights are fp32 under bf16 autocast; AdamW is fused; ids are random. Without
+`--clip` gradients are not clipped, unlike in our C++ benchmark, which is an advantage for PyTorch.
+Prints a line of JSON for each `--backend`: the median milliseconds of a step by CUDA events, after
+`--heat` seconds of steps, with backends in turns; the first backend's median divided by this; the
+peak memory of PyTorch's allocator, other GPU memory since the start of the run (sessions, kernels),
+and the sum; and the losses of the first steps from a common state. With `--starts` it instead
+measures the seconds to the first step in separate processes, with empty and with full kernel
+caches: from the model on, and from the start of the process, because the imports of torch.compile
+before its first call depend on the backend. `--parts` also prints the kernels of a step by part
+(step_parts.py). A backend without its package is reported and skipped. Without a GPU only the
+losses are printed: `--model tiny --batch 2 --sequence 64`.
 
-Of several processes each has a GPU and its share of the batch (`--parallel`): DDP, whose model is
-compiled as a whole, or FSDP2 as torchtitan has it, each block and the loss compiled, with bf16
-parameters in place of autocast and gradients added up in fp32. Rank 0 prints.
+With several processes each has a GPU and its share of the batch (`--parallel`): DDP, with the model
+compiled as a whole, or FSDP2 as in torchtitan, with each block and the loss compiled, bf16
+parameters instead of autocast, and gradients summed in fp32. Rank 0 prints.
 """
 
 import argparse
@@ -51,7 +51,7 @@ from step_parts import parts_of_step
 
 RANK, WORLD = (int(os.environ.get(name, default)) for name, default in
                (("RANK", "0"), ("WORLD_SIZE", "1")))
-HEATING_OF_SEVERAL = 8  # steps: as many in all processes
+HEATING_OF_SEVERAL = 8  # steps, the same number in all processes
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ATTENTION = [SDPBackend.CUDNN_ATTENTION] if DEVICE == "cuda" else [SDPBackend.MATH]
 OF_MASKS = [*ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -61,7 +61,7 @@ CACHES = ("CODA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
 def beside_allocator():
-    """Bytes of the GPU in use that PyTorch's allocator does not have."""
+    """Used GPU memory outside PyTorch's allocator, in bytes."""
     if DEVICE != "cuda":
         return 0
     torch.cuda.synchronize()
@@ -102,14 +102,14 @@ def mean_of_all(loss):
 
 
 def process_seconds():
-    """Since this process was started."""
+    """Seconds since the start of this process."""
     with open("/proc/self/stat") as stat:
         started = int(stat.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
 class Run:
-    """A backend's compiled model and its optimizer, over weights that are the runs' in common."""
+    """A backend's compiled model and its optimizer. All runs share the weights."""
 
     def __init__(self, backend, model, arguments, state):
         self.backend, self.arguments, self.state = backend, arguments, state
@@ -121,7 +121,8 @@ class Run:
         self.optimizer, self.parts = None, None
 
     def begin(self):
-        """The same weights and no moments, so that every run's curve begins at one place."""
+        """Restores the initial weights and clears the optimizer's state, so that all runs have the
+        same start."""
         if self.arguments.model in LLAMA:
             self.model.use(Liger if self.backend == "liger" else Plain)
         for name, tensor in self.model.state_dict().items():
@@ -180,7 +181,8 @@ class Run:
             self.parts = parts_of_step(self.step)
 
     def end(self):
-        """What a run keeps between its turns would stand in the other's peak memory."""
+        """Frees a run's memory between its turns, because it would count in the other run's
+        peak."""
         self.optimizer = None
         for parameter in self.model.parameters():
             parameter.grad = None
@@ -222,8 +224,8 @@ class Run:
 
 
 def starts(arguments):
-    """Seconds to the end of the first step, with empty caches and with full ones: from the model on
-    and, with imports and the model, from the process's start."""
+    """Seconds to the end of the first step, with empty and with full caches: from the model on, and
+    from the start of the process, including imports and the model."""
     for backend in arguments.backend:
         found = {"who": backend, "model": arguments.model, "batch": arguments.batch,
                  "sequence": arguments.sequence}
@@ -320,7 +322,7 @@ def main() -> None:
             run.begin()
             run.turn()
             run.end()
-    if not arguments.turns:  # only to have begun
+    if not arguments.turns:  # only measures the start
         print(json.dumps({"first_step_s": round(runs[0].first_step, 2),
                           "process_s": round(runs[0].since_process, 2)}))
         return

@@ -6,9 +6,9 @@
 
 FOLDER has a config.json; weights and token ids are random. A step is forward, cross-entropy,
 backward, clipping to norm 1 and AdamW. bf16 is autocast over fp32 weights. Attention is PyTorch's
-own fused one. Prints one JSON object: the median seconds of a step after two to warm up, the tokens
-a second, the highest resident memory of the process (VmHWM), and what the steps added to what was
-resident before the first (the gradients and the optimizer's state are in it, the weights are not).
+fused one. Prints one JSON object: the median seconds of a step after two warm-up steps, the tokens
+per second, the peak resident memory of the process (VmHWM), and its increase since before the first
+step (which includes the gradients and the optimizer's state, but not the weights).
 """
 
 import argparse

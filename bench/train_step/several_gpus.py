@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer steps of the 1B model on one GPU and on several of one machine: ours, with gradients
-exchanged beside the backward and all behind it, and PyTorch's (DDP and FSDP2 under torch.compile,
-by Inductor and by backend coda), all in one go on the same boards.
+"""Optimizer steps of the 1B model on one GPU and on several GPUs of one machine: ours, with
+gradients exchanged during the backward or all after it, and PyTorch's (DDP and FSDP2 under
+torch.compile, with Inductor and with backend coda), all in one run on the same boards.
 
     several_gpus.py BUILD [--gpus 2] [--out FILE] [--who coda torch backend]
 
-BUILD has bench/train_step/train_step; this Python has PyTorch. Prints a table, and what each run
-has said as a line of JSON, to FILE too. Four minutes for two H100s. A run that fails is told, and
-the others follow; the exit status is 1 then, and where the two exchanges give different losses.
+BUILD has bench/train_step/train_step; this Python has PyTorch. Prints a table, and the output of
+each run as a line of JSON, also to FILE. Takes four minutes on two H100s. A failed run is reported,
+and the others continue. The exit status is 1 if a run failed, or if the two ways of exchange give
+different losses.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import sys
 import tempfile
 
 _PEER = pathlib.Path(__file__).resolve().parents[1] / "peers" / "train_step_torch.py"
-_BATCH = 16  # sequences of a GPU
+_BATCH = 16  # sequences per GPU
 _SEQUENCE = 2048
 
 
@@ -32,7 +33,7 @@ def free_port() -> int:
 
 
 def run(words: list[str], processes: int, seconds: float) -> dict:
-    """Runs the command in so many processes, as torchrun does, and gives the JSON of rank 0."""
+    """Runs the command in `processes` processes, as torchrun does, and returns the JSON of rank 0."""
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
            "WORLD_SIZE": str(processes), "NCCL_NVLS_ENABLE": "0",
            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
@@ -47,7 +48,7 @@ def run(words: list[str], processes: int, seconds: float) -> dict:
                     stderr=err))
         try:
             for process in started:
-                if process.wait(seconds) != 0:  # the others would wait for it
+                if process.wait(seconds) != 0:  # the other processes would wait for it
                     break
         except subprocess.TimeoutExpired:
             pass
@@ -80,7 +81,7 @@ def main() -> int:
             "--losses"]
     peer = [sys.executable, str(_PEER)]
     backend = [*peer, "--backend", "coda"]
-    # Name, the command and its number of processes; ratios are to the last run of one GPU.
+    # Name, command and number of processes; ratios are relative to the last run on one GPU.
     runs = {
         "coda": [("coda", ours, 1), ("coda", ours, gpus),
                  ("coda, exchange behind", [*ours, "--exchange-mib", "1e9"], gpus)],
@@ -91,7 +92,7 @@ def main() -> int:
                     ("backend coda, DDP", [*backend, "--parallel", "ddp"], gpus),
                     ("backend coda, FSDP2", [*backend, "--parallel", "fsdp2"], gpus)]}
     results = []
-    losses = []  # of ours on several
+    losses = []  # of our runs on several GPUs
     alone = None
     for name, words, processes in (one for who in arguments.who for one in runs[who]):
         sizes = ["--batch", str(_BATCH * processes), "--sequence", str(_SEQUENCE)]
