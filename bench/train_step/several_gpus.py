@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def run(words: list[str], processes: int, seconds: float) -> dict:
-    """Runs the command in `processes` processes, as torchrun does, and returns the JSON of rank 0."""
+    """Runs the command in several processes, as torchrun does. Returns the JSON of rank 0."""
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
            "WORLD_SIZE": str(processes), "NCCL_NVLS_ENABLE": "0",
            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
