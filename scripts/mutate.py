@@ -12,8 +12,8 @@ that every mutant still applies. A file of tests/mutants/ has entries as
     -              clip_scale(report.norm, settings_.clip));
     +              1.0);
 
-The lines after "-" must occur once in the file, ignoring blanks at their ends and before the first
-line; the lines after "+" replace them. "tests:" names a test program and a GoogleTest filter;
+The lines after "-" must occur once in the file, ignoring indentation and comments behind code; the
+lines after "+" replace them. "tests:" names a test program and a GoogleTest filter;
 several such lines are tried in order. Without a "tests:" line all tests of the folder's program
 run. The program "python" is for a test in tests/python, by its unittest name. Such a test needs the
 package's extension module built in this tree (README.md), and nothing is compiled for it.
@@ -39,6 +39,8 @@ from sources import ROOT, all_files
 
 LIST = ROOT / "tests/mutants"
 TIMEOUT_S = 900
+_COMMENT = re.compile(r"(?<=\S)\s+(?://|# ).*$")  # behind code
+_ANY_COMMENT = r"(?:[ \t]+(?://|# )[^\n]*)?"
 PYTHON = "python"
 
 
@@ -92,8 +94,9 @@ def apply(m: Mutant, root: pathlib.Path) -> str:
     if not path.is_file():
         raise ValueError(f"{m.place}: there is no {m.file}")
     text = path.read_text()
-    # Whole lines, with any indentation.
-    pattern = r"\s*\n\s*".join(re.escape(line.strip()) for line in m.old.splitlines())
+    # Whole lines, with any indentation and any comments at their ends.
+    pattern = r"\s*\n\s*".join(
+        re.escape(_COMMENT.sub("", line.strip())) + _ANY_COMMENT for line in m.old.splitlines())
     found = re.findall(pattern, text) if m.old else []
     if len(found) != 1:
         raise ValueError(
