@@ -44,8 +44,8 @@ def code_of(text: str) -> str:
 
 
 class KnownClean:
-    """The sources that passed in this build folder (a file in it) and anywhere (the list). `how` is
-    a text with a source's flags and the tool."""
+    """The sources that passed in this build folder (a file in the folder) or anywhere (the list).
+    `how` is a text with a source's flags and the tool."""
 
     def __init__(self, store: pathlib.Path):
         self._store = store
