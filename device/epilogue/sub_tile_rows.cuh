@@ -64,8 +64,7 @@ __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
                                                   const float (&own)[kLanes],
                                                   const FragmentPosition& at) {
   const u32 row = at.row + 8 * (at.thread % 2);
-  const u64 lane_elements =
-      wide_product(at.rows, stride);  // computed once for all lanes of the partial
+  const u64 lane_elements = wide_product(at.rows, stride);  // once for all lanes
   const u64 first = static_cast<u64>(row) * stride + at.partial_column();
   // A lane's own columns may be outside although the partial's first column is inside.
   const bool is_outside = at.partial_column() * kSubTileColumns >= at.columns;

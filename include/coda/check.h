@@ -53,8 +53,7 @@ struct CheckedBackend {
 };
 
 struct CheckReport {
-  bool has_positive_inputs =
-      false;  // inputs are positive, because negative ones give non-finite results
+  bool has_positive_inputs = false;  // because negative inputs give non-finite results
   std::vector<CheckedBackend> backends{};
   bool is_right() const;
 };
@@ -77,8 +76,7 @@ struct BackwardReport {
   std::vector<CheckedGradient> gradients{};
   // Only for a hand-written backward: forward results that contribute no gradient.
   std::vector<std::string> without_gradient{};
-  std::vector<std::string>
-      not_compared{};  // tensors that it stores and that are no input's gradient
+  std::vector<std::string> not_compared{};  // stored, but no input's gradient
   bool is_right() const;
 };
 std::string text(const BackwardReport& report);  // several lines, for people

@@ -34,8 +34,7 @@ struct ProcessPlace {
   // join; then the port must be on a loopback address, or `is_open` must be set.
   std::string secret;
   bool is_open = false;
-  int shared_memory =
-      -1;  // on CPUs of one machine: the descriptor from make_shared_memory(); -1: use Open MPI
+  int shared_memory = -1;  // on CPUs: make_shared_memory()'s descriptor; -1: Open MPI
 };
 
 // Reads the launcher's environment variables:

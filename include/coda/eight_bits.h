@@ -20,10 +20,9 @@ namespace CODA_API coda {
 // (Compiled::first_scales). Scale i is in column kScaleColumns * i, which keeps every scale
 // aligned. A Trainer does all of this.
 inline constexpr int64_t kScaleColumns = 16;
-inline constexpr const char* kScales = "eight_bits.scale";      // factor for an operand's values
-inline constexpr const char* kInverses = "eight_bits.inverse";  // 1 / scale
-inline constexpr const char* kMagnitudes =
-    "eight_bits.largest";  // each run raises it, starting from 0
+inline constexpr const char* kScales = "eight_bits.scale";        // factor for an operand's values
+inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
+inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
 // The same for Compiled::parameter_copies; exists only if there are such copies.
 inline constexpr const char* kParameterMagnitudes = "eight_bits.largest_of_parameters";
 

@@ -33,8 +33,7 @@ class InternalError : public std::logic_error {
 inline void require(bool condition, const std::string& message) {
   if (!condition) throw Error(message);
 }
-inline void require(bool condition,
-                    const char* message) {  // avoids building a std::string in the normal case
+inline void require(bool condition, const char* message) {  // no std::string in the normal case
   if (!condition) throw Error(message);
 }
 

@@ -158,8 +158,7 @@ struct GptNeoxConfig {
   int64_t rotary_dim = 0;  // channels of a head that are rotated: even
   double rope_theta = 10000;
   double eps = 1e-5;
-  bool parallel =
-      true;  // attention and MLP read the same x; false: the MLP reads the result of attention
+  bool parallel = true;  // attention and MLP read the same x; false: one after the other
   bool attention_bias = true;
   bool exact_gelu = true;  // by erf; else in its tanh form
   bool tied = false;

@@ -27,8 +27,7 @@ namespace CODA_API coda {
 
 // Which columns of a value form pairs.
 struct Pairs {
-  std::optional<Dim>
-      group;  // in each `group` columns the first half pairs with the second; none: in the row
+  std::optional<Dim> group;  // the halves of each group pair; none: halves of the row
 
   static const Pairs interleaved;   // columns 2j and 2j + 1
   static const Pairs concatenated;  // columns j and N/2 + j

@@ -47,9 +47,8 @@ struct RunState {
 // The other files of a Hugging Face folder. A run that starts from such a folder copies them into
 // its checkpoints, so that a fine-tuned model keeps its tokenizer.
 struct ModelFiles {
-  std::string config;  // text of config.json; empty: none
-  std::map<std::string, std::string>
-      others;  // by name: tokenizer, generation config, chat template
+  std::string config;                         // text of config.json; empty: none
+  std::map<std::string, std::string> others;  // tokenizer, generation config, chat template
 };
 // Reads these files from a model's or checkpoint's folder and ignores other files. Throws Error for
 // a file that cannot be read or is larger than 256 MiB.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM kernel for AVX-512 (fp32, and bf16 where the processor multiplies it): blocks of 6 rows
-// and 64 columns (32 at a narrow end) in 24 registers over the whole k, added to C at its end.
-// While it computes it asks for the operands of the next call, one cache line a step of k, which
-// hides the way from the last-level cache; and it takes A as memory has it, by rows or by columns,
-// so that no operand A is ever transposed.
+// The GEMM kernel for AVX-512 (fp32, and bf16 if the processor multiplies it). A block of 6 rows
+// and 64 columns (32 at a narrow end) stays in 24 registers over the whole k and is added to C at
+// the end. The kernel prefetches the operands of the next call, one cache line per step of k, which
+// hides the latency of the last-level cache. It reads A by rows or by columns, as it is in memory,
+// so A is never transposed.
 #include "cpu/tile_gemm.h"
 
 #if defined(__x86_64__)
 
 #include <immintrin.h>
 
-// Only these functions may use the instructions: the rest of the file, and what it includes, runs
-// everywhere.
+// Only functions with this attribute may use the instructions: the rest of the file, and what it
+// includes, runs on every processor.
 #define CODA_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 namespace coda::cpu {
@@ -19,10 +19,10 @@ namespace {
 
 constexpr int kBlockRows = 6;
 
-// What one step of k reads: a float, or a pair of bf16.
+// The data of one step of k: a float, or a pair of bf16.
 using Unit [[gnu::may_alias, gnu::aligned(2)]] = uint32_t;
 
-// Sums of one row of C. Named members, not an array: they stay in registers.
+// Sums of one row of C. Named members instead of an array, so that they stay in registers.
 struct Sums {
   __m512 v0, v1, v2, v3;
 };
@@ -70,8 +70,8 @@ CODA_AVX512 inline void step(Sums& s, Unit a, const Sums& b) {
   if constexpr (kVectors > 2) s.v3 = multiply_add<kBf16>(ak, b.v3, s.v3);
 }
 
-// A's element (i, k) is a[i * a_step + k] or, by columns, a[k * a_step + i]. 16 kVectors columns of
-// C are made; rows of B have 64.
+// Element (i, k) of A is a[i * a_step + k] or, by columns, a[k * a_step + i]. Computes 16 kVectors
+// columns of C; rows of B have 64.
 template <int kRows, bool kBf16, bool kByColumns, int kVectors>
 CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t units, float* c,
                        int64_t c_stride, bool accumulate, Lines ahead) {
@@ -99,7 +99,7 @@ CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t uni
   if constexpr (kRows > 5) store<kVectors>(s5, c + 5 * c_stride, mask);
 }
 
-// Hands out the lines that a call asks for ahead, `units` of them to a block of rows.
+// Distributes the prefetches of a call: `units` lines for each block of rows.
 class AheadCursor {
  public:
   AheadCursor(const Ahead& ahead, int64_t units) : ahead_(ahead), units_(units) {}
@@ -135,7 +135,8 @@ void run_columns(const TileKernel& kernel, const void* a, const void* b, float* 
       c += kRows * kernel.c_stride;
       left -= kRows;
     };
-    // 8 rows are 4 and 4, 7 are 4 and 3: blocks of 1 or 2 would wait for their own sums.
+    // 8 rows are split into 4 and 4, 7 into 4 and 3: blocks of 1 or 2 rows would wait for their own
+    // sums.
     if (left >= kBlockRows && left != 7 && left != 8) {
       rows.template operator()<kBlockRows>();
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepares programs: lowering, tile shapes, GEMM kernels and the size of scratch memory are settled
-// once; run() only computes.
+// Prepares programs: lowering, tile shapes, GEMM kernels and scratch sizes are determined once;
+// run() only computes.
 #include "cpu/cpu_backend.h"
 
 #include <omp.h>
@@ -19,7 +19,7 @@
 namespace coda::cpu {
 namespace {
 
-// A program with tiles: its tile spaces are independent, one runs after another.
+// A program with tiles: its tile spaces are independent and run one after another.
 class TileKernelSet : public Kernel {
  public:
   TileKernelSet(std::vector<TileSpaceKernel> spaces, std::shared_ptr<Workspace> workspace)

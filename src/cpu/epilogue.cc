@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each operation finds its planes in the strip and calls one vectorised kernel. Strips are taken
-// from top to bottom, so that column partials add rows in order.
+// Each operation locates its planes in the strip and calls one vectorised kernel. Strips are
+// processed from top to bottom, so that column partials add rows in order.
 #include "cpu/epilogue.h"
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 namespace coda::cpu {
 namespace {
 
-// Which columns of memory the columns of a tile are.
+// The columns in memory of a tile's columns.
 using Runs = std::vector<ColumnRun>;
 
 class Strip {
  public:
   Strip(const TileContext& tile, int64_t row, int64_t rows) : tile_(tile), row_(row), rows_(rows) {}
 
-  // Of an operation that moves single planes; the same for all strips of a tile.
+  // For an operation on single planes; the same for all strips of a tile.
   void find_runs(const TileOp& op, Runs& runs) const {
     runs.clear();
     const bool moves = op.kind == TileOpKind::load || op.kind == TileOpKind::store ||
@@ -135,7 +135,7 @@ class Strip {
     const auto add = [&](float& sum, float x) {
       sum = is_largest ? larger_magnitude(sum, x) : sum + x;
     };
-    // The tile has whole rows: reductions of groups of columns as they stand in memory.
+    // The tile has whole rows: reduces groups of columns as they are in memory.
     for (int64_t i = 0; i < rows_; ++i) {
       float* sums = out(op, 0) + i * tile_.stride;
       std::fill_n(sums, op.groups, 0.0f);
@@ -175,7 +175,7 @@ class Strip {
     }
   }
 
-  // Magnitudes are ordered as their bits are, and no number lies above them all.
+  // Magnitudes have the same order as their bits; NaN is above all numbers.
   void raise(const TileOp& op) const {
     const float* src = plane(op.in[0]);
     const int64_t width = tile_.width(op);
@@ -207,8 +207,8 @@ class Strip {
     }
   }
 
-  // The tile that holds a row's column stores it; a row whose index is outside gets its 0 from the
-  // first tile.
+  // The tile that contains the row's column stores it. If the index is outside, the first tile
+  // stores 0.
   void select(const TileOp& op) const {
     const TensorView& indices = tile_.tensors[op.index_tensor];
     const int64_t all = op.map.stored;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs tiles' epilogues: one operation after another over strips of rows whose planes fit the
-// caches next to the processor. One for each thread, whose memory serves all its tiles.
+// Runs the epilogues of tiles: one operation after another over strips of rows whose planes fit
+// into the nearest caches. There is one Epilogue per thread, which reuses its memory for all tiles.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ class Epilogue {
 
  private:
   const std::vector<TileOp>& ops_;
-  std::vector<std::vector<ColumnRun>> runs_;  // of each operation, in the present tile
+  std::vector<std::vector<ColumnRun>> runs_;  // of each operation, in the current tile
 };
 
 }  // namespace coda::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over the steps, in order: operands have their form when their reader gets its own.
+// One pass over the steps in order: the form of an operand is known before that of its reader.
 #include "cpu/fuse_steps.h"
 #include "program/step_table.h"
 
@@ -46,7 +46,7 @@ class Fusion {
     return map_.on_tile[i] && program::applies(step(i), op);
   }
 
-  // What the value of i is computed from, if it is another step's value.
+  // The step whose value i takes over, if it is just another step's value.
   int resolve(int i) const {
     while (forms_[i].kind == StepForm::Kind::operand) i = forms_[i].operands[0];
     return i;
@@ -79,7 +79,7 @@ class Fusion {
     return std::nullopt;
   }
 
-  // One reader of i is gone; without any it is not computed.
+  // Removes one reader of i; without readers it is not computed.
   void release(int i) {
     if (--uses_[i] == 0) forms_[i].kind = StepForm::Kind::nothing;
   }
@@ -125,7 +125,7 @@ class Fusion {
   const program::TileMap& map_;
   std::vector<StepForm> forms_;
   std::vector<int> uses_;
-  std::vector<char> is_stored_only_;  // every reader is a store of the type it is rounded to
+  std::vector<char> is_stored_only_;  // every reader stores it in the type that it is rounded to
   // Whether the program rounds it to the type in which it is computed.
   std::vector<char> is_rounded_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides from the program alone which steps of a tile space are computed together: a product that
-// only a sum reads becomes a multiply-add, a negated term is subtracted, and a value that is
-// rounded only to be stored is rounded by the store. A product that the program rounds to fp32 is
-// rounded before it is added.
+// Decides, from the program alone, which steps of a tile space are computed together: a product
+// that only a sum reads becomes a multiply-add, a negated term becomes a subtraction, and a value
+// that is rounded only to be stored is rounded by the store. A product that the program explicitly
+// rounds to fp32 is rounded before it is added.
 #pragma once
 
 #include <vector>
@@ -24,7 +24,7 @@ struct StepForm {
   std::vector<int> operands;
 };
 
-// One form for each step of the program; those outside the space are as written.
+// One form per step of the program; steps outside the space keep their written form.
 std::vector<StepForm> fuse_steps(const Program& program, const program::TileMap& map, int space);
 
 }  // namespace coda::cpu

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The versions come from the libraries' headers.
 #include "cpu/library_versions.h"
 
 #include <hwy/highway.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From steps to operations on planes: pairs become planes and vectors become operands.
+// Lowers steps to operations on planes: pairs become two planes, and vectors become operands.
 #include "cpu/lower.h"
 
 #include <algorithm>
@@ -50,14 +50,14 @@ class Lowering {
  private:
   const Step& step(int i) const { return program_.steps[i]; }
   int64_t columns(int i) const { return step(i).shape.cols.evaluate(sizes_); }
-  // Columns between the members of a pair of a value of twice the base width; 0 for others.
+  // The distance between the members of a pair, for a value of twice the base width; else 0.
   int64_t half(int i) const {
     return map_.pairing[i] == Dim(0) ? 0 : map_.pairing[i].evaluate(sizes_) / 2;
   }
   int planes(int i) const { return half(i) > 0 ? 2 : 1; }
 
-  // How the groups of a narrow value lie in tiles. A group of the base width, or of whole pair
-  // blocks, is a run of base columns; other groups of paired values need the whole row.
+  // How the groups of a narrow value are distributed to tiles. A group of base width, or of whole
+  // pair blocks, is a range of base columns; other groups of paired values need whole rows.
   void find_groups(int i) {
     const Step& s = step(i);
     if (!program::sums_groups(s) && !program::repeats_groups(s)) return;
@@ -75,8 +75,8 @@ class Lowering {
 
   Place new_plane() { return {PlaceKind::strip, next_plane_++}; }
 
-  // Plane `plane` of an operand of step `reader`, whose class (base, paired, narrow) it is
-  // broadcast to.
+  // Plane `plane` of an operand of step `reader`, broadcast to the reader's class (base, paired,
+  // narrow).
   Place operand_plane(int operand, int reader, int plane) {
     if (map_.on_tile[operand]) return values_[operand].plane[plane];
     const Shape& shape = step(operand).shape;
@@ -88,7 +88,7 @@ class Lowering {
             vectors_.add_plane(number, {half(reader), columns(operand)}, plane)};
   }
 
-  // `stored`: how many columns the tensor has, which a load may repeat.
+  // `stored`: the number of columns of the tensor, which a load may repeat.
   ColumnMap memory_map(int i, int64_t stored) const { return {half(i), stored}; }
 
   void set_narrow(TileOp& op, int i) const {

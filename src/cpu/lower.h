@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowers one tile space of a verified program for given sizes. What is computed does not depend on
-// the tile shape, which is chosen afterwards.
+// Lowers one tile space of a verified program for given sizes. The result does not depend on the
+// tile shape, which is chosen later.
 #pragma once
 
 #include "cpu/tile_gemm.h"
@@ -10,7 +10,7 @@
 
 namespace coda::cpu {
 
-// Vectors that the tiles use are added to `vectors`.
+// Adds the vectors that the tiles use to `vectors`.
 TileProgram lower_tile_space(const Program& program, const program::TileMap& map, int space,
                              const DimValues& sizes, GemmLibrary library, VectorProgram& vectors);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Converts the declarations and asks the operation for its CPU kernel.
 #include "cpu/opaque.h"
 
 #include <string>

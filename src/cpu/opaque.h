@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opaque calls on the CPU: by the kernels that their operations prepare.
+// Opaque calls on the CPU, run by the kernels that their operations prepare.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace coda::cpu {
 
 // `tensors`: declarations of the inputs, then of the outputs. Throws Error, naming the operation,
-// for one that is not known or has no kernel for the CPU, and for a call that does not fit it.
+// for an unknown operation, for one without a CPU kernel, and for an invalid call.
 std::unique_ptr<Kernel> prepare_opaque(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                                        const DimValues& sizes, int threads);
 

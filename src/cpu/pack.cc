@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing, compiled once per instruction set. Everything is made of three moves: rows copied (and
-// converted), 32-bit elements transposed in squares, and two 16-bit rows zipped into one of
-// pairs; k comes in blocks that fit a buffer in L2.
+// Packing, compiled once per instruction set. It consists of three moves: copying (and converting)
+// rows, transposing squares of 32-bit elements, and zipping two 16-bit rows into a row of pairs. k
+// is processed in blocks that fit into a buffer in L2.
 #include "cpu/pack.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ namespace coda::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Where vectors are narrower (which targets there are depends on the version of Highway), the loops
-// over single elements below do it all.
+// On targets with narrower vectors (which targets exist depends on the version of Highway), the
+// loops over single elements below do all the work.
 #if HWY_MAX_BYTES >= 32
 
 using D32 = hn::ScalableTag<uint32_t>;
@@ -116,8 +116,8 @@ HWY_INLINE int64_t zip_vectors(const uint16_t*, const uint16_t*, int64_t, uint16
 
 #endif
 
-// dst[j][i] = src[i][j]; the rows of src are given by their addresses. The same columns of other
-// rows, `ahead` (or null), are asked for meanwhile.
+// dst[j][i] = src[i][j]; `src` has the addresses of the rows. Meanwhile prefetches the same columns
+// of the rows `ahead` (may be null).
 void transpose(const uint32_t* const* src, const uint32_t* const* ahead, int64_t rows, int64_t cols,
                uint32_t* dst, int64_t dst_stride) {
   for (int64_t i = 0; i < rows; i += kSquare) {
@@ -170,10 +170,10 @@ HWY_EXPORT(zip_panels);
 namespace {
 
 alignas(64) constexpr uint32_t kZeros[kMaxDepth] = {};
-constexpr int64_t kChunk = kPanelColumns;  // columns of B that are moved together
+constexpr int64_t kChunk = kPanelColumns;  // columns of B that are moved at once
 
-// Elements of the packed type: `count` of row `row` from column `col` on. In memory where it has
-// that type, else converted into `buffer`.
+// Elements of the packed type: `count` of row `row` from column `col` on. Returns the tensor's
+// memory if it has that type; else converts into `buffer`.
 const void* row_as(DType packed, const GemmOperand& operand, int64_t row, int64_t col,
                    int64_t count, void* buffer) {
   const TensorView& view = operand.view;
@@ -193,8 +193,8 @@ const void* row_as(DType packed, const GemmOperand& operand, int64_t row, int64_
 }
 
 constexpr int64_t kSquareRows = 16;
-// Rows of memory far apart defeat the hardware's prefetchers: this many rows ahead, what will be
-// read is asked for (of several panels, as many lines).
+// Rows that are far apart in memory defeat hardware prefetching, so rows are prefetched this many
+// rows ahead (with several panels, as many lines).
 constexpr int64_t kRowsAhead = 24;
 
 void prefetch_row(const TensorView& view, int64_t row, int64_t col, int64_t count) {
@@ -210,8 +210,8 @@ bool is_run(const int64_t* columns, int64_t count) {
   return columns[0] >= 0 && columns[count - 1] == columns[0] + count - 1;
 }
 
-// Where the row is that follows row i of n in transposing: 16 rows on, or behind the last of them
-// in the next block of k, or in the next panel.
+// The row to prefetch while row i of n is transposed: 16 rows further, or after the last row in the
+// next block of k or the next panel.
 const uint32_t* row_ahead(const TensorView& view, const int64_t* row, int64_t n, int64_t i,
                           int64_t k0, int64_t k) {
   int64_t next = row[(i + kSquareRows) % n];
@@ -289,8 +289,8 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
     }
     return;
   }
-  // Memory has rows of k: dst[i][kk] = a[k0 + kk][m0 + i]. They are taken 16 units (floats, or
-  // pairs of bf16 rows, zipped) at a time, which is a cache line of each row of dst.
+  // Memory has rows of k: dst[i][kk] = a[k0 + kk][m0 + i]. Processes 16 units (floats, or zipped
+  // pairs of bf16 rows) at a time, which is one cache line of each row of dst.
   constexpr int64_t kUnits = 16;
   constexpr int64_t kRows = 128;  // of A at once: whole lines of memory, and few visits of a row
   alignas(64) float buffer[kUnits * kRows];

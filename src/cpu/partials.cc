@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial reductions, compiled once per instruction set. A row's span is reduced in vector lanes
-// with the tail masked by the reduction's identity; column spans take one row after another, so
-// that a strip's height does not matter.
+// Partial reductions, compiled once per instruction set. A row's span is reduced in vector lanes,
+// with the tail masked by the identity of the reduction. Column spans take one row after another,
+// so the height of a strip does not affect the result.
 #include "cpu/partials.h"
 
 #include <cmath>
@@ -34,7 +34,7 @@ HWY_INLINE void for_span(const float* src0, const float* src1, int64_t cols, con
   }
 }
 
-// Folds, the kinds with one lane: what they start with, and one value more.
+// Folds (kinds with one lane): the start value, and adding a value.
 template <PartialKind kKind>
 HWY_INLINE Vec start() {
   return set(kKind == PartialKind::max ? kNegativeInfinity : 0.0f);
@@ -200,7 +200,7 @@ float combine(PartialKind kind, const float* partials, int64_t count, int64_t st
       for (int64_t p = 0; p < count; ++p) {
         const float value = partials[p * step];
         if (!(value <= max))
-          max = value;  // a NaN is taken, and stays, as every comparison with it is false
+          max = value;  // a NaN is kept, because every comparison with it is false
         if (std::isnan(max)) break;
       }
       if (kind != PartialKind::log_sum_exp || lane == 0) return max;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial reductions over spans of 64 columns or 64 rows, and the merge of partials by finalizers.
-// Orders are fixed by the shape alone: columns of a span in vector lanes, rows and partials one
+// Partial reductions over spans of 64 columns or 64 rows, and merging of partials in finalizers.
+// The order depends only on the shape: columns of a span in vector lanes; rows and partials one
 // after another.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace coda::cpu {
 void row_partial(PartialKind kind, const float* src0, const float* src1, int64_t src_stride,
                  int64_t rows, int64_t cols, float* dst, int64_t row_stride, int64_t lane_stride);
 
-// Adds rows to column partials that are under way: state is [lanes][state_stride], one entry a
-// column; `row` is how many rows of the span are in it already (0: the state is undefined before).
+// Adds rows to unfinished column partials: state is [lanes][state_stride], one entry per column.
+// `row`: number of rows of the span that are already in the state (0: the state is uninitialised).
 void column_partial(PartialKind kind, const float* src, int64_t src_stride, int64_t rows,
                     int64_t cols, int64_t row, float* state, int64_t state_stride);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM kernel in portable vector code, for processors that libxsmm has no code for and as its
-// check: blocks of up to 6 rows and a few vectors of columns held in registers over the whole k.
+// The GEMM kernel in portable vector code, for processors that libxsmm does not support and for
+// testing the other kernels. Blocks of up to 6 rows and a few vectors of columns stay in registers
+// over the whole k.
 #include "cpu/tile_gemm.h"
 
 #undef HWY_TARGET_INCLUDE

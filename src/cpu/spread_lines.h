@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is asked for long before it is read, spread over many GEMM calls: a row block of A
-// that will be packed once the present one is done. Asked for all at once, or read unasked, its
-// rows, far apart, would each be waited for. Only a hint: it changes no result.
+// Spreads prefetches of a large area over many GEMM calls: the row block of A that will be packed
+// after the current one. Without prefetching, or with all prefetches at once, each of its distant
+// rows would cause a wait. It only affects speed.
 #pragma once
 
 #include <algorithm>

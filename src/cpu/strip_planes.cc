@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A strip plane is free after the last operation that reads or writes its value. The fewer planes
-// there are, the more rows a strip has.
+// A strip plane is free after the last operation that uses its value. Fewer planes allow strips
+// with more rows.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace coda::cpu {
 namespace {
 
-// Whether an element of the result depends only on the operands' elements in the same place, so
-// that the result may lie where an operand lies.
+// Whether each element of the result depends only on the operands' elements at the same place, so
+// that the result may overwrite an operand.
 bool is_elementwise(const TileOp& op) {
   return op.kind == TileOpKind::elementwise || op.kind == TileOpKind::sum ||
          op.kind == TileOpKind::round;
@@ -43,7 +43,7 @@ int share_strip_planes(TileProgram& program) {
   std::vector<int> free;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     TileOp& op = program.ops[i];
-    // Replaces the number of the value by that of its plane. An operand may be there twice.
+    // Replaces the number of the value by that of its plane. An operand may occur twice.
     const auto settle = [&](Place& p, std::vector<int>& freed) {
       const Value& value = values[p.index];
       p.index = value.plane;

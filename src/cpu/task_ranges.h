@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks 0 .. n for several threads: each has a range of neighbours of its own, which it takes from
-// the front; a thread that has done all of its own takes from the back of the longest range left.
-// So neighbours, which share operands, mostly stay with one thread, and no thread waits for a slow
+// Distributes tasks 0 .. n to threads. Each thread has its own range of neighbouring tasks and
+// takes from its front; a thread without tasks takes from the back of the longest remaining range.
+// So neighbours, which share operands, mostly stay on one thread, and no thread waits for a slow
 // one.
 #pragma once
 
@@ -20,7 +20,7 @@ class TaskRanges {
     }
   }
 
-  // The next task of `thread`, or -1 when there is none left for anybody.
+  // The next task of `thread`, or -1 if no task is left for any thread.
   int64_t take(int thread) {
     std::atomic<uint64_t>& own = ranges_[static_cast<size_t>(thread)].left;
     for (uint64_t left = own.load(); begin(left) < end(left);) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tile: where it lies, and its memory.
+// One tile: its position and its memory.
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels serve; those from libxsmm. It is column-major: our row-major c[rows, 64] = a·b is
-// its C[64, rows] = B·A, so its first operand is our packed panel and its second our packed rows.
+// The choice of kernels, and libxsmm's kernels. libxsmm is column-major: our row-major c[rows, 64]
+// = a·b is its C[64, rows] = B·A, so its first operand is our packed panel and its second our
+// packed rows.
 #include "cpu/tile_gemm.h"
 
 #include <libxsmm.h>
@@ -10,8 +11,8 @@
 
 #include "coda/error.h"
 
-// What libxsmm calls in place of open() (settings.cmake). It goes on without the file, a mark that
-// the user has one process of it.
+// Replaces open() in libxsmm (settings.cmake), which would write a file to mark its only process.
+// libxsmm continues without the file.
 extern "C" int coda_open_nothing(const char*, int, ...) {
   errno = EACCES;
   return -1;
@@ -36,7 +37,7 @@ void run_bf16(const TileKernel& kernel, const void* a, const void* b, float* c, 
                                                       static_cast<const libxsmm_bfloat16*>(a), c);
 }
 
-// libxsmm would begin its sums with c: a product of its own is made beside and added.
+// libxsmm would start its sums with c. To add c last, the product is computed separately and added.
 template <TileKernel::Run run_kernel>
 void run_and_add(const TileKernel& kernel, const void* a, const void* b, float* c,
                  const Ahead& ahead) {

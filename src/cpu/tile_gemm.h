@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one narrow interface to GEMM kernels: c[rows, 64] (+)= a[rows, k] · b[k, 64] on packed
-// operands in cache, by our own code for AVX-512, by libxsmm or by portable vector code. Every
-// kernel of one library adds products in the order of k with the same instructions, and adds what c
-// held last, so that an element's bits do not depend on rows or on its place.
+// The interface to GEMM kernels: c[rows, 64] (+)= a[rows, k] · b[k, 64] on packed operands in
+// cache, by our AVX-512 kernel, libxsmm or portable vector code. All kernels of one library add
+// products in the order of k with the same instructions and add the old c last, so the bits of an
+// element do not depend on the number of rows or on its place.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace coda::cpu {
 inline constexpr int64_t kPanelColumns = 64;
 
 enum class GemmLibrary : uint8_t {
-  best,  // the first of these that has code for the processor
+  best,  // the first of these that supports the processor
   avx512,
   libxsmm,
   portable,
 };
 
-// The library that `wanted` stands for on this processor; throws Error if it cannot serve it.
+// Resolves `best`; throws Error if the processor does not support `wanted`.
 GemmLibrary resolve(GemmLibrary wanted);
 
-// Whether bf16 operands are multiplied as they are (bf16 x bf16 -> fp32); otherwise they are
-// widened when packed.
+// Whether bf16 operands are multiplied directly (bf16 x bf16 -> fp32); otherwise they are widened
+// when packed.
 bool multiplies_bf16(GemmLibrary library);
 
-// Whether a block of A may be packed by columns: [k, rows], as memory has a transposed A, or for
-// bf16 [k / 2, rows, 2].
+// Whether a block of A may be packed by columns: [k, rows] (the layout of a transposed A) or, for
+// bf16, [k / 2, rows, 2].
 bool takes_a_by_columns(GemmLibrary library);
-// Whether TileKernel::a_step may be set: rows of A are read where they lie.
+// Whether TileKernel::a_step may be set: the kernel reads rows of A in place.
 bool takes_a_in_place(GemmLibrary library);
 
 // Cache lines of memory, `step` bytes apart.
@@ -41,8 +41,8 @@ struct Lines {
   int64_t step = kLine;
 };
 
-// What a kernel may ask for while it computes, in this order: what the next calls will read, and
-// what will be packed or moved by an epilogue later.
+// Memory that a kernel may prefetch while it computes, in this order: operands of the next calls,
+// then what will be packed, or moved by an epilogue.
 struct Ahead {
   Lines lines[4];
 };
@@ -55,12 +55,12 @@ struct TileKernel {
                        const Ahead& ahead);
 
   Run run = nullptr;
-  Function code = nullptr;  // libxsmm's, made at run time
+  Function code = nullptr;  // from libxsmm, generated at run time
   int rows = 0;
   int k = 0;
   int64_t c_stride = 0;
   bool accumulate = false;
-  int64_t columns = kPanelColumns;  // of c that are wanted; a kernel may make all 64
+  int64_t columns = kPanelColumns;  // needed columns of c; a kernel may compute all 64
   int64_t a_step = 0;  // units of 4 bytes between the rows of A, or by columns between its k
 
   void operator()(const void* a, const void* b, float* c, const Ahead& ahead = {}) const {

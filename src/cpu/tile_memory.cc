@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strips to and from memory, compiled once per instruction set. The last, partial vector of a row
-// goes through a small buffer, so that nothing outside the row is read or written and every element
-// is converted by the same code.
+// Moves strips to and from memory, compiled once per instruction set. The last, partial vector of a
+// row goes through a small buffer, so that nothing outside the row is accessed and the same code
+// converts every element.
 #include "cpu/tile_memory.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -36,7 +36,7 @@ HWY_INLINE void store_run(const float* in, int64_t cols, typename As::T* out) {
   if (j < cols) store_part<As>(load_part<AsF32>(in + j, cols - j), out + j, cols - j);
 }
 
-// Pairs are converted in runs of a buffer and (de)interleaved there.
+// Pairs are converted in a buffer of this length and (de)interleaved there.
 constexpr int64_t kPairRun = 128;
 
 HWY_INLINE void deinterleave(const float* in, int64_t pairs, float* out0, float* out1) {
@@ -125,7 +125,7 @@ void store_strip_rows(const TensorView& t, const StripRows& r, std::span<const C
   });
 }
 
-// Converted a run at a time as every store is, then scattered.
+// Converts a run at a time, as every store does, then scatters it.
 void store_strip_columns(const TensorView& t, const StripRows& r, std::span<const ColumnRun> runs,
                          const float* src, int64_t stride) {
   with_type(t.dtype, [&](auto as) {

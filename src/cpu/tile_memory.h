@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving strips between memory (any storage type, any alignment) and fp32 arrays in cache. Exactly
-// the named elements of memory are touched; values are rounded to nearest even when stored.
+// Moves strips between memory (any storage type, any alignment) and fp32 arrays in cache. Accesses
+// exactly the named elements; stores round to nearest even.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace coda::cpu {
 
-// Rows of a tensor: row i of the strip is `row0 + i`, or row_index[row0 + i] where an index vector
-// is given.
+// Rows of a tensor: row i of the strip is `row0 + i`, or row_index[row0 + i] if there is an index
+// vector.
 struct StripRows {
   int64_t row0 = 0;
   int64_t rows = 0;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile space lowered: GEMMs into accumulators, then operations over row strips of a tile, each on
-// one plane. A value of the base width is one plane; one of twice
-// that width is two, the members 0 and the members 1 of its pairs, whatever columns of memory they
-// stand in: split_pair and merge_pairs cost nothing. A value with one column a group is a narrow
-// plane.
+// A lowered tile space: GEMMs into accumulators, then operations over row strips of a tile, each on
+// one plane. A value of base width is one plane. A value of twice that width is two planes, the
+// first and second members of its pairs, wherever their columns are in memory; so split_pair and
+// merge_pairs are free. A value with one column per group is a narrow plane.
 #pragma once
 
 #include <array>
@@ -15,8 +14,8 @@
 
 namespace coda::cpu {
 
-// Which columns of a matrix the columns of a plane are. Column j of plane w is column ((j / half) *
-// 2 half + w * half + j % half) % stored, or j % stored where there is one plane (half = 0).
+// The columns in memory of a plane's columns. Column j of plane w is column ((j / half) * 2 half +
+// w * half + j % half) % stored; with one plane (half = 0) it is j % stored.
 struct ColumnMap {
   int64_t half = 0;    // columns between the members of a pair; 0: one plane
   int64_t stored = 0;  // columns in memory
@@ -25,9 +24,9 @@ struct ColumnMap {
     if (half > 0) j = j / half * 2 * half + plane * half + j % half;
     return j % stored;
   }
-  // Both planes alternate in memory, so that they are moved together.
+  // Whether both planes alternate in memory, so that they are moved together.
   bool is_interleaved() const { return half == 1 && stored % 2 == 0; }
-  // How many of the columns from j on (at most `limit`) are neighbours in memory.
+  // Number of columns from j on (at most `limit`) that are adjacent in memory.
   int64_t run(int64_t j, int plane, int64_t limit) const {
     int64_t n = limit;
     if (half > 0 && half - j % half < n) n = half - j % half;
@@ -46,8 +45,8 @@ enum class PlaceKind : uint8_t {
   scalar,
 };
 
-// Where an operand is: a plane of the strip or of the accumulators; or a vector, by its number in
-// VectorProgram.
+// The location of an operand: a plane of the strip or of the accumulators, or a vector (by its
+// number in VectorProgram).
 struct Place {
   PlaceKind kind = PlaceKind::none;
   int index = -1;
@@ -84,9 +83,10 @@ struct TileOp {
   std::array<Place, 3> in = {};
   std::array<Place, 2> out = {};  // strip planes
   int plane = 0;  // load, stores, column_partial, repeat_group: which member of its pairs
-  // All its planes have one column a group; never for reductions and what changes the width.
+  // Whether all its planes have one column per group; false for reductions and operations that
+  // change the width.
   bool is_narrow = false;
-  // Base columns for a column of a narrow plane; 0: a tile has all columns of a row.
+  // Base columns per column of a narrow plane; 0: a tile has all columns of a row.
   int64_t span = 1;
   int64_t groups = 0;     // narrow columns of a whole row
   int tensor = -1;        // in memory; select_column: where the result goes
@@ -106,7 +106,7 @@ struct PlaneGemm {
   int accumulator = -1;
 };
 
-// Operands to be packed; the same operand in several products is packed once.
+// Operands to pack; an operand of several GEMMs is packed once.
 struct AOperand {
   int tensor = -1;
   bool transposed = false;
@@ -129,7 +129,7 @@ struct BOperand {
 struct TileProgram {
   int64_t rows = 0;
   int64_t cols = 0;         // base columns
-  int64_t column_step = 1;  // a tile's columns are a multiple of this, or all: groups stay whole
+  int64_t column_step = 1;  // tiles have a multiple of this, or all columns
   bool needs_all_columns = false;
   // Columns that a strip plane must hold besides the tile's own (narrow planes of whole rows).
   int64_t widest_plane = 0;
@@ -141,8 +141,8 @@ struct TileProgram {
   int states = 0;           // of column partials
 };
 
-// Gives the same strip plane to values that are not needed at the same time. Returns the number of
-// strip planes.
+// Gives values that are not live at the same time the same strip plane. Returns the number of
+// planes.
 int share_strip_planes(TileProgram& program);
 
 }  // namespace coda::cpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over tiles. B is packed once for all threads. A block of A's rows meets all panels of B
-// in the thread that has it; it is read where it lies, or packed into that thread's cache. The K
-// loop runs in blocks outside and over the panels of a tile inside; K is never split among threads,
-// so that an element's sum has one order.
+// The loops over tiles. B is packed once for all threads. One thread multiplies a row block of A
+// with all panels of B; it reads the block in place or packs it into its own cache. The K loop runs
+// in blocks outside, and over the panels of a tile inside. K is never split among threads, so that
+// each sum has one order.
 #include "cpu/tile_space_kernel.h"
 
 #include <omp.h>
@@ -21,22 +21,22 @@ namespace coda::cpu {
 namespace {
 
 constexpr int64_t kTileRows = 128;
-constexpr int64_t kTileColumns = 128;  // of a product: what its epilogue moves fits L2 too
-// Of so few rows each panel of B serves one tile alone, so that is where it is packed, in cache:
-// else it would go through memory twice more, which takes longer than the product.
+constexpr int64_t kTileColumns = 128;  // of a GEMM: the data of its epilogue fits into L2, too
+// With up to this many rows, each panel of B serves only one tile, which packs the panel itself, in
+// cache. Otherwise B would pass through memory two more times, which takes longer than the GEMM.
 constexpr int64_t kFewRows = 16;
-constexpr int64_t kCopiedColumns = 2048;   // where there is no product: whole rows, as they lie
-constexpr int64_t kFewestCopied = 256;     // unless threads would have nothing to do
-constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a row
-constexpr int64_t kRowsAtOnce = 32;        // of B, packed by one task
-constexpr int64_t kStripBytes = 64 << 10;  // of its planes: near, and few calls
+constexpr int64_t kCopiedColumns = 2048;   // without a GEMM: whole rows, in memory order
+constexpr int64_t kFewestCopied = 256;     // the minimum, if threads would otherwise be idle
+constexpr int64_t kPanelsAtOnce = 32;      // of B, packed per visit of a row
+constexpr int64_t kRowsAtOnce = 32;        // of B, packed per task
+constexpr int64_t kStripBytes = 64 << 10;  // of planes: fits into near caches with few calls
 
 int64_t bytes_of_a(const AOperand& a, int64_t rows) {
   return rows * packed_depth(a.packed, a.k) * size_of(a.packed);
 }
 
-// What one task of packing takes of B. Where k runs along rows, these are long pieces of few rows:
-// a row that is visited panel by panel is a cache line or two of a new page each time.
+// The part of B that one packing task handles. If k runs along rows, it is long pieces of few rows:
+// visiting a row panel by panel would read only one or two cache lines of a new page each time.
 struct PackedAtOnce {
   int64_t panels = 1;
   int64_t k = 0;
@@ -50,8 +50,8 @@ GemmOperand operand_of(const BOperand& b, std::span<const TensorView> tensors) {
   return {tensors[b.tensor], !b.transposed, b.scales < 0 ? nullptr : &tensors[b.scales]};
 }
 
-// A few row blocks are shared out evenly, so that no thread waits for another's last block or packs
-// one that another has packed. Sums over columns want whole spans.
+// Distributes row blocks evenly, so that no thread waits for another's last block or packs a block
+// again. Sums over columns need whole spans.
 int64_t tile_rows(const TileProgram& p, int threads) {
   if (p.accumulators == 0 || p.needs_all_columns) return kPartialSpan;
   const int64_t blocks = round_up(ceil_div(p.rows, kTileRows), threads);
@@ -106,7 +106,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
     b_items_.push_back(b_items_.back() +
                        ceil_div(panels, at_once.panels) * ceil_div(b.k, at_once.k));
   }
-  vectors_.place(pieces_);  // behind B, which the next space may share
+  vectors_.place(pieces_);  // after B, which the next space may share
   for (const AOperand& a : program_.a) {
     a_offsets_.push_back(a_block_bytes_);
     a_block_bytes_ += round_up(bytes_of_a(a, shape_.rows), 64);
@@ -155,10 +155,10 @@ void TileSpaceKernel::find_streams() {
     const bool is_store = op.kind == TileOpKind::store || op.kind == TileOpKind::store_pairs;
     if ((!is_load && !is_store) || op.is_narrow || op.index_tensor >= 0) continue;
     const bool is_paired = op.map.half > 0;
-    if (op.map.stored != program_.cols * (is_paired ? 2 : 1)) continue;  // repeated: stays in cache
+    if (op.map.stored != program_.cols * (is_paired ? 2 : 1)) continue;  // repeated: in cache
     Stream stream{op.tensor, 1, 0, is_store};
     if (is_paired && op.map.half < program_.cols) {
-      if (op.plane == 1) continue;  // the members' columns alternate: both come with the first
+      if (op.plane == 1) continue;  // loaded with the first
       stream.scale = 2;
     } else {
       stream.first = op.plane * op.map.half;
@@ -273,7 +273,7 @@ void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* dst,
   }
 }
 
-// Rows a multiple of a page apart would meet in a few sets of the caches.
+// Rows whose distance is a multiple of a page would compete for a few cache sets.
 bool TileSpaceKernel::is_in_place(const AOperand& a, const TensorView& view) const {
   const int64_t row_bytes = view.row_stride * size_of(view.dtype);
   return takes_a_in_place(library_) && !a.transposed && view.dtype == a.packed &&
@@ -291,7 +291,7 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
   const bool is_last_rows = tile.rows != std::min(shape_.rows, program_.rows);
   const int64_t first_panel = tile.n0 / kPanelColumns;
   const int64_t panels = ceil_div(tile.cols, kPanelColumns);
-  // While one call computes, the next one's panel comes, and the next block of A.
+  // While one call computes, the next panel and the next block of A are prefetched.
   struct Call {
     TileKernel kernel;
     const char* a;
@@ -339,7 +339,7 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
       }
     }
   }
-  // The last call asks for what the tile beside this one begins with.
+  // The last call prefetches what the neighbouring tile starts with.
   if (program_.gemms.empty()) return;
   const PlaneGemm::Segment& first = program_.gemms[0].segments[0];
   const AOperand& operand = program_.a[first.a];

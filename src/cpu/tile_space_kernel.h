@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one lowered tile space: packs B, then computes tiles, GEMM and epilogue, over the threads.
+// Runs one lowered tile space: packs B, then computes tiles (GEMM and epilogue) on all threads.
 #pragma once
 
 #include <span>
@@ -15,9 +15,9 @@
 
 namespace coda::cpu {
 
-// Shape of tiles and strips. Results do not depend on it.
+// The shape of tiles and strips, which does not affect results.
 struct TileShape {
-  int64_t rows = 0;        // of a tile: a multiple of 64 where columns are summed
+  int64_t rows = 0;        // per tile: a multiple of 64 if columns are summed
   int64_t cols = 0;        // base columns of a tile: a multiple of 64
   int64_t stride = 0;      // floats between the rows of a plane
   int64_t strip_rows = 0;  // rows of a strip, divides 64
@@ -32,9 +32,9 @@ class TileSpaceKernel {
                   int threads);
 
   int64_t scratch_bytes() const { return pieces_.size(); }
-  // Whether this space reads what `other` has packed of B, if it runs next in the same memory.
+  // Whether this space can use the B that `other` has packed, if it runs next with the same memory.
   bool shares_b(const TileSpaceKernel& other) const;
-  // b_is_packed: the space before this one has left its operands B in `scratch`.
+  // b_is_packed: the previous space has left its packed B in `scratch`.
   void run(std::span<const TensorView> tensors, char* scratch, bool b_is_packed) const;
 
  private:
@@ -47,8 +47,8 @@ class TileSpaceKernel {
     int64_t bytes = 0;
   };
 
-  // A tensor that tiles load or store where they lie, so that it can be asked for while the product
-  // is computed. Its columns for base columns n0 on start at n0 * scale + first.
+  // A tensor that tiles load or store in place, so that it can be prefetched during the GEMM. The
+  // tensor's columns for the base columns n0 and following start at n0 * scale + first.
   struct Stream {
     int tensor = -1;
     int64_t scale = 1;
@@ -66,7 +66,7 @@ class TileSpaceKernel {
   int64_t column_blocks() const { return ceil_div(program_.cols, shape_.cols); }
 
   void find_streams();
-  // Panels of the tile's columns from `panel` on, of one B operand and one block of k.
+  // The panels of the tile's columns from `panel` on, for one B operand and one block of k.
   const char* panels_of(const char* scratch, int b, int64_t panel, int64_t k0) const;
   void check_row_indices(std::span<const TensorView> tensors) const;
   void pack_b(std::span<const TensorView> tensors, char* scratch, int64_t item) const;
@@ -74,7 +74,7 @@ class TileSpaceKernel {
   void pack_a(std::span<const TensorView> tensors, char* dst, int64_t row_block) const;
   // Whether the kernel reads this operand where it lies.
   bool is_in_place(const AOperand& a, const TensorView& view) const;
-  // A tile's rows of an operand, where they lie or as they were packed.
+  // A tile's rows of an operand, in place or packed.
   struct RowsOfA {
     const char* first = nullptr;  // of the first block of k
     int64_t bytes_of_k = 0;       // from one k to the next
@@ -83,11 +83,11 @@ class TileSpaceKernel {
   };
   RowsOfA rows_of_a(const TileContext& tile, const char* packed_a, int index) const;
   void multiply(const TileContext& tile, const char* packed_a) const;
-  // The same where B is not packed before.
+  // The same if B is not packed in advance.
   void pack_and_multiply(const TileContext& tile, const char* packed_a) const;
-  // What will be packed once this tile's row block is done, if the next one follows.
+  // What will be packed after this tile's row block, if the next block follows.
   SpreadLines packed_next(const TileContext& tile) const;
-  // Part `part` of `parts` of what the tile's epilogue will load and store comes into L2.
+  // Prefetches part `part` of `parts` of what the tile's epilogue will access into L2.
   void prefetch(const TileContext& tile, int64_t part, int64_t parts) const;
 
   TileProgram program_;
@@ -96,7 +96,7 @@ class TileSpaceKernel {
   TileShape shape_;
   int threads_;
   GemmLibrary library_;
-  bool packs_for_itself_;  // the task of a tile packs its panels of B
+  bool packs_for_itself_;  // the task of a tile packs its own panels of B
   ScratchPieces pieces_;
   std::vector<int64_t> b_offsets_;
   std::vector<int64_t> b_items_;    // first packing item of each B operand, and the end

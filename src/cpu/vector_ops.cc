@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once per instruction set. The last, partial vector of a row is loaded and stored by
-// parts, so that nothing outside of the row is touched and every element is computed by the same
-// code.
+// Compiled once per instruction set. The last, partial vector of a row is loaded and stored in
+// parts, so that nothing outside the row is accessed and the same code computes every element.
 #include "cpu/vector_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,7 +20,7 @@ struct Planes {
   Result result;
 };
 
-// One long row where rows lie one behind another and no operand has a value of its own for each.
+// Treats the planes as one long row if rows are contiguous and no operand has one value per row.
 template <int kArity>
 Result joined_rows(const Planes& p) {
   const Result& r = p.result;
@@ -33,8 +32,8 @@ Result joined_rows(const Planes& p) {
   return is_joined ? Result{r.data, 0, 1, r.rows * r.cols} : r;
 }
 
-// Calls f(vectors of the kArity operands...) and stores what it returns, vector by vector. A value
-// that is constant along a row is read from a vector full of it, again and again.
+// Calls f(vectors of the kArity operands...) and stores the result, vector by vector. A value that
+// is constant along a row is broadcast to a vector.
 template <int kArity, class Function>
 HWY_INLINE void map(const Planes& p, const Function& f) {
   const F32 d;
@@ -78,7 +77,7 @@ HWY_INLINE Vec propagate_nan(Vec a, Vec b, Vec value) { return keep_nan(a, keep_
 
 HWY_INLINE Vec one_if(hn::Mask<F32> condition) { return hn::IfThenElseZero(condition, set(1.0f)); }
 
-// One by one: integers of 64 bits are multiplied, and no program is made of this alone.
+// Element by element, because it multiplies 64-bit integers; no program consists only of this.
 HWY_NOINLINE Vec random_numbers(Vec seed, Vec row, Vec column) {
   HWY_ALIGN float x[3][hn::MaxLanes(F32())];
   hn::Store(seed, F32(), x[0]);
@@ -165,8 +164,8 @@ void round_rows(DType dtype, const Source* source, const Result& result) {
   return map<1>(p, [](Vec v) { return v; });
 }
 
-// The sum of n floats in a fixed order: lane i adds the elements i, i + lanes, ...; then the lanes;
-// then the rest.
+// The sum of n floats in a fixed order: lane i adds elements i, i + lanes, ...; then the lanes are
+// added, then the rest.
 float sum_of(const float* p, int64_t n) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

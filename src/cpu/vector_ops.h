@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single operations on fp32 planes in cache: rows of columns, `stride` floats from row to row. The
-// bits of an element depend on its own operands alone, not on its position. Groups of columns are
-// summed in a fixed order.
+// Single operations on fp32 planes in cache; rows are `stride` floats apart. The bits of an element
+// depend only on its own operands, not on its position. Groups of columns are summed in a fixed
+// order.
 #pragma once
 
 #include <cmath>
@@ -12,11 +12,11 @@
 
 namespace coda::cpu {
 
-// Floats behind the end of planes and vectors that kernels may read.
+// Number of floats after the end of planes and vectors that kernels may read.
 inline constexpr int64_t kVectorPad = 16;
 
-// Sums, with the product that they may read computed with them: in one rounding where the processor
-// has such an instruction.
+// Sums, possibly with a product that they read: with one rounding if the processor has a fused
+// instruction.
 enum class Arithmetic : uint8_t {
   add,
   subtract,
@@ -32,7 +32,7 @@ struct Source {
   bool is_constant_along_row = false;
 };
 
-// A result. It may be one of the operands.
+// A result. It may overwrite one of the operands.
 struct Result {
   float* data = nullptr;
   int64_t stride = 0;
@@ -50,7 +50,7 @@ void round_to(DType dtype, const Source& source, const Result& result);
 // second plane's group is added to the first's. Only complete groups. src1 may be null.
 void reduce_group(const float* src0, const float* src1, int64_t src_stride, int64_t group,
                   float* dst, int64_t dst_stride, int64_t rows, int64_t groups);
-// The same of largest magnitudes; NaN lies above all numbers.
+// The same for largest magnitudes; NaN is above all numbers.
 inline float larger_magnitude(float largest, float x) {
   const float magnitude = std::fabs(x);
   return magnitude <= largest || std::isnan(largest) ? largest : magnitude;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors are short beside tiles: plain loops over whole vectors, threads only where partials are
-// merged.
+// Vectors are short compared with tiles: plain loops over whole vectors, with threads only for
+// merging partials.
 #include "cpu/vector_program.h"
 
 #include <algorithm>
@@ -144,7 +144,8 @@ void VectorProgram::run_combine(const Step& s, const TensorView& partial, int64_
   const int64_t last = reduced - (count - 1) * kPartialSpan;
   const float* data = static_cast<const float*>(partial.data);
   const int64_t stride = partial.row_stride;
-  // Lanes lie below one another: [lanes * length, count] by row, [lanes * count, length] by column.
+  // Lanes are stacked along rows: [lanes * length, count] by row, [lanes * count, length] by
+  // column.
   const int64_t lane_stride = (by_row ? length : count) * stride;
 #pragma omp parallel for num_threads(threads) if (length * count > 16384) schedule(static)
   for (int64_t i = 0; i < length; ++i) {

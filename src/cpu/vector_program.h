@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectors and scalars of a program: computed whole, once a run, before any tile, in the
-// program's order. A finalizer is nothing else.
+// The vectors and scalars of a program: computed completely at the start of each run, before the
+// tiles, in program order. A finalizer consists only of these.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,15 @@ class VectorProgram {
   explicit VectorProgram(const Program& program, const DimValues& sizes)
       : program_(program), sizes_(sizes) {}
 
-  // Adds a step (its operands must have been added) and returns the vector's number; -1 for a
-  // store.
+  // Adds a step, whose operands must already be added. Returns the vector's number; -1 for a store.
   int add_step(int step);
-  // Adds the columns of vector `source` that one plane of a paired value has.
+  // Adds the columns of vector `source` that belong to one plane of a paired value.
   int add_plane(int source, const ColumnMap& map, int plane);
   int number_of(int step) const;
 
   void place(ScratchPieces& pieces);
   void run(std::span<const TensorView> tensors, char* scratch, int threads) const;
-  // Where vector `number` is while the program runs.
+  // The address of vector `number` during a run.
   const float* vector(int number, const char* scratch) const;
 
  private:

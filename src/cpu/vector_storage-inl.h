@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How each storage type is read and written, a vector at a time or a part of one. Included once per
+// Loads and stores of each storage type, for whole or partial vectors. Included once per
 // instruction set, hence the toggled guard.
 #if defined(CODA_CPU_VECTOR_STORAGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CODA_CPU_VECTOR_STORAGE_INL_H_
@@ -42,7 +42,7 @@ struct AsF16 {
   static Vec load(const uint16_t* p) { return float_of_f16_bits(load_u16(p)); }
   static void store(Vec v, uint16_t* p) { store_u16(f16_bits(v), p); }
 };
-// Types that programs for a CPU seldom have: converted one by one.
+// Types that are rare in CPU programs: converted one by one.
 template <class Stored, auto kFloatOf, auto kOfFloat>
 struct OneByOne {
   using T = Stored;
@@ -60,7 +60,7 @@ struct OneByOne {
 using AsF64 = OneByOne<double, [](double x) { return static_cast<float>(x); },
                        [](float x) { return double{x}; }>;
 using AsE4m3 = OneByOne<uint8_t, float_from_e4m3, e4m3_from_float>;
-// Masks, whose loads alone are as fast as others.
+// Masks; only their loads are fast.
 struct AsU8 : OneByOne<uint8_t, float_from_byte, byte_from_float> {
   static Vec load(const uint8_t* p) {
     const hn::Rebind<uint8_t, F32> bytes;
@@ -69,7 +69,7 @@ struct AsU8 : OneByOne<uint8_t, float_from_byte, byte_from_float> {
 };
 using AsE5m2 = OneByOne<uint8_t, float_from_e5m2, e5m2_from_float>;
 
-// What is read of what was written.
+// The value as it is read back after being stored.
 template <class As>
 Vec stored(Vec v) {
   typename As::T memory[kMaxLanes];
@@ -77,7 +77,7 @@ Vec stored(Vec v) {
   return As::load(memory);
 }
 
-// Two vectors of neighbours. The high halves of bf16's bits are picked from both at once.
+// Two neighbouring vectors. The high halves of bf16's bits are selected from both at once.
 template <class As>
 HWY_INLINE void store_two(Vec v0, Vec v1, typename As::T* p) {
 #if HWY_TARGET != HWY_SCALAR
@@ -92,8 +92,8 @@ HWY_INLINE void store_two(Vec v0, Vec v1, typename As::T* p) {
   As::store(v1, p + hn::Lanes(F32()));
 }
 
-// The first n elements, fewer than a vector, through a small buffer: nothing behind them is
-// touched, and every element is converted by the same code. The other lanes are those of 0.
+// The first n elements, fewer than a vector, through a small buffer: nothing after them is
+// accessed, and the same code converts every element. The other lanes are converted zeros.
 template <class As>
 Vec load_part(const typename As::T* p, int64_t n) {
   typename As::T in[kMaxLanes] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of scratch memory, on huge pages where the system gives them: packed panels are read
-// through few TLB entries.
+// Blocks of scratch memory, on huge pages if available, so that reading packed panels needs few TLB
+// entries.
 #include "cpu/workspace.h"
 
 #include <sys/mman.h>
@@ -42,7 +42,7 @@ Workspace::Lease::Block Workspace::take(int64_t bytes) {
       lent_ += block.bytes;
       return block;
     }
-    // None is large enough: the smallest free one makes room for a larger one.
+    // If no free block is large enough, the smallest one is replaced by a larger one.
     if (!free_.empty()) {
       free_.erase(std::min_element(free_.begin(), free_.end(),
                                    [](const auto& a, const auto& b) { return a.bytes < b.bytes; }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory shared by a backend's kernels: sized when kernels are prepared, lent while one
-// runs. Kernels run one after another in a plan, so that one block serves them all; concurrent runs
-// get blocks of their own.
+// Scratch memory shared by the kernels of a backend: its size is fixed when kernels are prepared,
+// and a kernel borrows it while it runs. The kernels of a plan run one after another and share one
+// block; concurrent runs get separate blocks.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace coda::cpu {
 
 class Workspace {
  public:
-  // Memory of at least the asked size, aligned to a cache line; given back when destroyed.
+  // A borrowed block of at least the requested size, aligned to a cache line; returned when
+  // destroyed.
   class Lease {
    public:
     Lease(Workspace& owner, int64_t bytes);
@@ -34,7 +35,7 @@ class Workspace {
     Block block_;
   };
 
-  // Makes sure that one block of this size is there.
+  // Ensures that there is a block of this size.
   void reserve(int64_t bytes);
   int64_t bytes() const;
 
@@ -47,7 +48,7 @@ class Workspace {
   int64_t lent_ = 0;
 };
 
-// Lays out pieces of scratch memory one after another, each on a cache line of its own.
+// Computes offsets of consecutive pieces of scratch memory, each aligned to a cache line.
 class ScratchPieces {
  public:
   int64_t add(int64_t bytes) {

@@ -26,8 +26,7 @@ struct RefusedPart {
 struct LoweredParts {
   std::vector<LoweredPart> parts;
   std::vector<ScratchTensor> scratch;
-  std::optional<RefusedPart>
-      refused;  // if there are no parts: the last refusal of a part without a GEMM
+  std::optional<RefusedPart> refused;  // if there are no parts: the last refusal
 };
 
 // Empty if no split helps.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Construction of steps with shape inference.
+// Constructs steps and infers shapes.
 #include "program/assembler.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace coda::program {
 namespace {
 
-// Tensors in the order in which steps first name them; those that no step names stay last.
+// Orders tensors by their first use; unused ones come last.
 void number_tensors_by_use(Program& program) {
   std::vector<int> place(program.tensors.size(), -1);
   std::vector<TensorDecl> tensors;
@@ -166,7 +166,7 @@ GemmSegment Assembler::segment(const SegmentMention& s) {
   return segment;
 }
 
-// The tensors that a step reads, by how its text names them.
+// Enters the tensors that a step reads, as its text names them.
 void Assembler::name_tensors(StepMention& m) {
   const StepFields fields = fields_of(m.step);
   for (const SegmentMention& s : m.segments) fields.segments->push_back(segment(s));
@@ -189,8 +189,8 @@ void Assembler::name_tensors(StepMention& m) {
   *fields.row_index = mention(index, mentioned_sizes(index, true, false));
 }
 
-// The tensor that an effect writes: its shape is the operand's, but that the columns of a row
-// partial are base columns, known when the tile spaces are.
+// Enters the tensor that an effect writes. Its shape is the operand's; but the columns of a row
+// partial are base columns, which are known only with the tile spaces.
 int Assembler::name_target(const StepMention& m) {
   const bool is_partial = info(m.step.kind()).takes(Argument::reduction);
   const bool rows = is_row_partial(m.step);
@@ -253,7 +253,7 @@ int Assembler::elementwise(Elementwise op, std::vector<int> operands) {
   return make({.step = applied(op, std::move(operands), {})});
 }
 
-// Effects in their order, each behind what it needs. Loads of a tensor that is stored in place stay
+// Effects in their order, each after its operands. Loads of a tensor that is stored in place stay
 // before the store.
 std::vector<int> Assembler::order_of_use() const {
   std::vector<int> order;
@@ -263,8 +263,8 @@ std::vector<int> Assembler::order_of_use() const {
     for (int operand : step.operands) ++uses[operand];
   }
   std::function<void(int)> place;
-  // What has a name of its own stands before an expression, so that the expression stays in one
-  // piece.
+  // A value with a name comes before an expression that uses it, so that the expression's steps
+  // stay together.
   const std::function<void(int)> place_named = [&](int i) {
     for (int operand : program_.steps[i].operands) {
       if (placed[operand]) continue;
@@ -281,7 +281,7 @@ std::vector<int> Assembler::order_of_use() const {
     const Step& step = program_.steps[i];
     place_named(i);
     for (int operand : step.operands) place(operand);
-    // Members of a pair stand side by side.
+    // Members of a pair stay together.
     const int other = step.which() == 0 ? i + 1 : i - 1;
     const bool is_pair = splits_pairs(step) && other >= 0 && other < step_count() &&
                          splits_pairs(program_.steps[other]) && uses[other] > 0 && !placed[other] &&
@@ -344,8 +344,8 @@ bool Assembler::knows(std::string_view tensor) const {
   return found != tensor_index_.end() && mentioned_[found->second];
 }
 
-// The steps in their order, with shapes. Of those that have none the first ones are told of: what
-// is made of them has none either.
+// The steps in order, with shapes. Reports only the first steps without a shape, because their
+// users have none either.
 std::vector<Problem> Assembler::resolve_steps(const std::vector<int>& order,
                                               Program& program) const {
   std::vector<Problem> problems;
@@ -374,7 +374,7 @@ std::vector<Problem> Assembler::resolve_steps(const std::vector<int>& order,
   return problems;
 }
 
-// The columns of a row partial that no mention gives are the base columns of its tile space.
+// Columns of a row partial that no mention specifies are the base columns of its tile space.
 std::vector<Problem> Assembler::resolve_tensors(Program& program) const {
   std::vector<Problem> problems;
   std::vector<int> reduced(program.tensors.size(), -1);

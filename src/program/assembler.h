@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes Programs step by step and infers the shapes that text and builder calls leave out. What the
-// parser and the ProgramBuilder share. Steps get their number when they are made, tensors when a
-// step first names them. What is wrong is thrown as a Problem at the call that causes it.
+// Constructs Programs step by step and infers the shapes that text and builder calls leave out;
+// shared by the parser and the ProgramBuilder. A step gets its number when it is made, a tensor
+// when a step first names it. An error is thrown as a Problem by the call that causes it.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@
 
 namespace coda::program {
 
-// A tensor as a call names it: the shape may be left out after its first mention, or where a value
-// has it. One dimension is a vector, per row or per column as its use says.
+// A tensor as a call names it. The shape may be omitted after the first mention, or if a value
+// determines it. A single dimension is a vector, per row or per column depending on the use.
 struct TensorMention {
   std::string name;
   std::vector<Dim> dims;  // 0, 1 or 2
@@ -25,7 +25,7 @@ struct TensorMention {
 // Reads "x", "x[M, K]", "x[M, K]:bf16". Throws Error.
 TensorMention parse_mention(std::string_view text);
 
-// An operand of a product, in text  x  or  scaled(x, scales).
+// An operand of a GEMM; in text  x  or  scaled(x, scales).
 struct OperandMention {
   TensorMention tensor;
   std::optional<TensorMention> scales{};
@@ -39,11 +39,10 @@ struct SegmentMention {
       layout;  // "nn", "nt", "tn", "tt": t where the operand is stored transposed
 };
 
-// Which columns are pairs: within groups of a size, or, if none is given, the two halves of the
-// row.
+// Which columns form pairs: within groups of this size, or, if empty, the two halves of the row.
 using PairGroup = std::optional<Dim>;
 
-// A step as a text or a call names it: without its shape, and with what may be left out.
+// A step as text or a call names it: without a shape, and with optional parts left out.
 struct StepMention {
   Step step;  // kind, operands, fields; the tensors' indices come from the mentions
   std::vector<SegmentMention> segments{};
@@ -59,10 +58,11 @@ class Assembler {
   explicit Assembler(std::string name) { program_.name = std::move(name); }
 
   void order_tensors(const std::vector<std::string>& names);
-  // Steps name them before or behind this.
+  // The tensors may be named before or after this call.
   void mark_constants(const std::vector<std::string>& names);
 
-  // Makes a step and gives its number. A store is one of a tile or of a vector as its operand is.
+  // Makes a step and returns its number. Whether a store is of a tile or a vector depends on its
+  // operand.
   int make(StepMention mention);
   int constant(double number);
   int elementwise(Elementwise op, std::vector<int> operands);
@@ -71,15 +71,15 @@ class Assembler {
   bool knows(std::string_view tensor) const;
   int step_count() const { return static_cast<int>(program_.steps.size()); }
 
-  // Resolves all sizes and verifies. With `reorder`, steps stand where their first use needs them,
-  // operands from left to right: what C++ leaves to the compiler does not show in the program, and
-  // members of pairs that nothing uses go. Throws Problems, which name steps by their number before
-  // that.
+  // Resolves all sizes and verifies. With `reorder`, steps are ordered by their first uses,
+  // operands from left to right, so that C++'s unspecified order of evaluation does not affect the
+  // program; unused members of pairs are removed. Throws Problems, which use the numbers of steps
+  // before reordering.
   Program finish(bool reorder = false);
 
  private:
-  // The tensor's index, made or checked against what is known of it; `sizes` are what the use
-  // implies.
+  // The tensor's index; makes the tensor or checks it against what is known. `sizes`: implied by
+  // the use.
   int mention(const TensorMention& tensor, Sizes sizes, TensorKind kind = TensorKind::dense,
               int lanes = 1);
   Sizes mentioned_sizes(const TensorMention& tensor, bool per_row, bool per_column);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies the second program's steps after the first's and replaces loads of what the first stores.
 #include "program/continued.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace coda::program {
 
 Program continued(const Program& first, const Program& second) {
   Program result = first;
-  std::vector<int> tensors;  // the second's, in the result
+  std::vector<int> tensors;  // indices in the result of the second program's tensors
   for (const TensorDecl& decl : second.tensors) {
     const auto found = std::ranges::find(result.tensors, decl.name, &TensorDecl::name);
     invariant(found == result.tensors.end() || *found == decl,
@@ -19,13 +20,13 @@ Program continued(const Program& first, const Program& second) {
     tensors.push_back(static_cast<int>(found - result.tensors.begin()));
     if (found == result.tensors.end()) result.tensors.push_back(decl);
   }
-  // The step of the first that stores a tensor; none: null.
+  // The step of the first program that stores a tensor; null if there is none.
   const auto store_of = [&](int tensor) -> const Step* {
     const auto stores = [&](const Step& s) { return is_effect(s) && s.tensor() == tensor; };
     const auto found = std::ranges::find_if(first.steps, stores);
     return found == first.steps.end() ? nullptr : &*found;
   };
-  std::vector<int> values;  // of the second's steps, in the result
+  std::vector<int> values;  // indices in the result of the second program's steps
   for (const Step& s : second.steps) {
     Step step = s;
     for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];

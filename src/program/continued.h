@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two programs over the same tiles as one, which reads no memory between them.
+// Joins two programs over the same tiles into one, without passing values through memory.
 #pragma once
 
 #include "coda/program.h"
 
 namespace coda::program {
 
-// What `first` does and then `second`. A tile that the second loads whole and the first stores
-// whole is the first's value, rounded as it is stored. Tensors of one name are one. Throws
-// InternalError where the second reads something else that the first stores.
+// The effects of `first`, then of `second`. If the second program loads a whole tile that the first
+// stores, it uses the value, rounded as stored. Tensors of the same name are the same. Throws
+// InternalError if the second program reads something else that the first stores.
 Program continued(const Program& first, const Program& second);
 
 }  // namespace coda::program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps in messages. As one line: unlike the printer this works on steps that are not well formed.
+// Prints single steps for messages. Unlike the printer, it also works on invalid steps.
 #include <algorithm>
 #include <cstdlib>
 
@@ -9,7 +9,7 @@
 namespace coda::program {
 namespace {
 
-constexpr char kMark = '\x01';  // no name has it (is_name)
+constexpr char kMark = '\x01';  // never part of a name (is_name)
 
 }  // namespace
 

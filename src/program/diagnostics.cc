@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the line of each mistake and cuts long lines and messages.
 #include "program/diagnostics.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ int64_t line_at(std::string_view text, size_t offset) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n');
 }
 
-// The line of a place, with a mark below it.
+// The source line of a position, with a mark below it.
 Diagnostic diagnosed(std::string_view text, const Mistake& mistake) {
   const size_t offset = std::min(mistake.place.offset, text.size());
   const size_t before = offset == 0 ? std::string_view::npos : text.rfind('\n', offset - 1);
@@ -49,7 +50,7 @@ Diagnostic diagnosed(std::string_view text, const Mistake& mistake) {
   result.message = mistake.message.size() > kLongestMessage ? printable(mistake.message)
                                                             : without_escapes(mistake.message);
   std::string line(text.substr(start, std::min(stop - start, kShown)));
-  // What a terminal would not show as one column would put the mark in the wrong place.
+  // Characters that a terminal does not show as one column would misplace the mark.
   for (char& c : line) {
     if (c < ' ' || c > '~') c = ' ';
   }

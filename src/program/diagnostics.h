@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects the mistakes of a text. Their number is bounded: behind the last one the parser stops,
-// so that a file that is no program costs no more than one that is.
+// Collects the mistakes of a text. Their number is limited: the parser stops after the last, so
+// that a file that is not a program costs no more than a program.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace coda::program {
 
-// Bytes of the text that a message is about.
+// The bytes of the text that a message refers to.
 struct Place {
   size_t offset = 0;
   size_t length = 1;
 };
 
-// Thrown at a mistake; the parser catches it and goes on behind the line.
+// Thrown at a mistake; the parser catches it and continues after the line.
 struct Mistake {
   Place place;
   std::string message;
@@ -32,7 +32,7 @@ class Diagnostics {
   bool any() const { return !mistakes_.empty(); }
   bool is_full() const;
   int64_t line_of(Place place) const;  // from 1
-  // Throws the ProgramError of all that were added.
+  // Throws the ProgramError with all mistakes.
   [[noreturn]] void fail(std::string_view file);
 
  private:

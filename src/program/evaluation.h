@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the float64 meaning of a step sees: whole matrices of doubles.
+// The context in which a step is evaluated in float64: whole matrices of doubles.
 #pragma once
 
 #include <vector>
@@ -30,20 +30,20 @@ struct Evaluation {
   const TensorValues& inputs;
   const EvaluateOptions& options;
   const TileMap& map;
-  const std::vector<StepValue>& values;  // of the steps before
+  const std::vector<StepValue>& values;  // of earlier steps
   int at;
 
   const Step& step() const { return program.steps[at]; }
   const TensorDecl& tensor() const { return program.tensors[step().tensor()]; }
   const StepValue& operand(size_t index) const { return values[step().operands[index]]; }
   int64_t size(const Dim& dim) const { return dim.evaluate(sizes); }
-  // What the caller gives as a tensor. Throws Error.
+  // The caller's value of a tensor. Throws Error.
   StepValue input(int tensor) const;
-  // As it is stored, if the options ask for that.
+  // The value rounded as stored, if the options request it.
   StepValue stored(StepValue value, DType type) const;
 };
 
-// The scale of errors of what is computed in a few operations: the value itself.
+// The error scale of values that are computed in a few operations: the value itself.
 inline StepValue errors_of_value(const Evaluation&, const StepValue& value) { return value; }
 
 }  // namespace coda::program

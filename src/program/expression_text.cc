@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Prints with minimal parentheses by comparing precedence levels.
 #include "program/expression_text.h"
 
 #include <array>
@@ -44,7 +45,8 @@ Expression elementwise_expression(Elementwise op, std::span<const Expression> op
   }
 }
 
-// Dims stand where interleaved and concatenated may: a symbol of that name gets a factor.
+// The words interleaved and concatenated have priority, so a size symbol with such a name gets a
+// factor.
 std::string group_text(const Dim& group, const Dim& columns) {
   if (group.is(2)) return "interleaved";
   if (group == columns) return "concatenated";

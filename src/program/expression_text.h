@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions as text, with as few parentheses as the grammar allows: what the printers of programs
-// and of graphs share.
+// Prints expressions with as few parentheses as the grammar allows, for programs and for graphs.
 #pragma once
 
 #include <span>
@@ -11,7 +10,7 @@
 
 namespace coda::program {
 
-// How tightly the outermost operation of an expression binds.
+// The precedence of the outermost operation of an expression.
 enum class Level : unsigned char { sum, product, unary, primary };
 
 struct Expression {
@@ -22,11 +21,11 @@ struct Expression {
 
 std::string number_text(double number);
 Expression number_expression(double number);
-// In parentheses unless it binds at least as tightly as `level`.
+// With parentheses unless its precedence is at least `level`.
 std::string text_at(const Expression& expression, Level level);
 Expression elementwise_expression(Elementwise op, std::span<const Expression> operands);
 
-// Pairs within `group` of so many columns.
+// The text for pairs within `group` of `columns` columns.
 std::string group_text(const Dim& group, const Dim& columns);
 
 }  // namespace coda::program

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works on tokens: the program itself is not changed, whatever the printer would make of it. What
-// stands between two tokens is blanks, line ends and comments.
+// Works on tokens: only the text between two tokens (blanks, line ends, comments) changes, never
+// the program.
 #include "coda/program_format.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ bool is_operator(const Token& token) {
   return token.kind == TokenKind::sign &&
          std::string_view("()[]{},;:=").find(token.text) == std::string_view::npos;
 }
-// As it is written: a name with its quotes.
+// As written: a name keeps its quotes.
 std::string_view written(std::string_view text, const Token& token) {
   return text.substr(token.offset, token.text.size() + (token.kind == TokenKind::name ? 2 : 0));
 }
@@ -43,15 +43,15 @@ class StatementLayout {
   }
 
  private:
-  // What is open: a function's arguments, or (without a kind) a size or a part of an expression.
+  // An open bracket: arguments of a function, or (without a kind) a size or part of an expression.
   struct Open {
     std::string_view function{};
     bool is_size = false;
     size_t argument = 0;
-    bool is_option = false;  // behind repeat=
+    bool is_option = false;  // after repeat=
   };
-  // Where a line may be broken, and how much it tears apart: the more is open there the more, and
-  // an operator's operands more than arguments.
+  // A possible line break and its cost. The cost grows with the number of open brackets, and is
+  // higher at operators than between arguments.
   struct Break {
     size_t at;
     size_t cost;
@@ -80,7 +80,7 @@ class StatementLayout {
     follows_unary_ = is_unary;
   }
 
-  // A minus there has no left operand.
+  // A minus here has no left operand.
   bool begins_operand(size_t i) const {
     return i == 0 || is_operator(tokens_[i - 1]) || is_sign(tokens_[i - 1], "([,;=");
   }
@@ -102,7 +102,7 @@ class StatementLayout {
     return !(is_factor && in_size());
   }
 
-  // Where it costs least, of those places at the last. A line without one stays long.
+  // Breaks at the cheapest place, of equal places at the last. A line without one stays long.
   void break_line() {
     const auto best = std::min_element(breaks_.rbegin(), breaks_.rend(),
                                        [](auto& a, auto& b) { return a.cost < b.cost; });
@@ -177,7 +177,7 @@ class Formatter {
     trailing_.clear();
   }
 
-  // Of what stands between two tokens.
+  // The comments between two tokens.
   void comments(std::string_view gap) {
     size_t at = 0;
     bool is_own_line = false;
@@ -204,7 +204,7 @@ class Formatter {
     }
   }
 
-  // After a blank line, if one was there; not at the beginning of the text or of the program.
+  // After a blank line if there was one, except at the start of the text or of a program.
   void write(const std::string& line) {
     if (is_blank_ && !is_first_) lines_.emplace_back();
     is_blank_ = is_first_ = false;
@@ -216,10 +216,10 @@ class Formatter {
   std::vector<std::string> lines_;
   std::vector<Token> statement_;
   std::string trailing_;
-  bool is_inside_ = false;    // of the program's braces
-  bool has_content_ = false;  // the line that is read
-  bool is_blank_ = false;     // a line without content was passed
-  bool is_first_ = true;      // nothing was written, or only what opens the program
+  bool is_inside_ = false;    // inside a program's braces
+  bool has_content_ = false;  // of the current input line
+  bool is_blank_ = false;     // a line without content was skipped
+  bool is_first_ = true;      // nothing was written except a program's opening line
 };
 
 // Of a step's words; other functions have values only.

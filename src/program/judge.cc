@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Samples perturbed evaluations only if the first bound is exceeded.
 #include "program/judge.h"
 
 #include <algorithm>

@@ -32,8 +32,8 @@ size_t number_end(std::string_view text, size_t i) {
   return i;
 }
 
-// End of a word that starts at `i`: identifiers, also with digits first after a dot, joined by
-// dots.
+// The end of a word that starts at `i`: identifiers joined by dots; after a dot, digits may come
+// first.
 size_t word_end(std::string_view text, size_t i) {
   const auto is_part = [&](size_t at) {
     return at < text.size() && (is_letter(text[at]) || is_digit(text[at]));
@@ -42,9 +42,9 @@ size_t word_end(std::string_view text, size_t i) {
   return i;
 }
 
-// Whether the line that starts at `i` begins a statement or ends the program, whatever is open: no
-// part of a broken line looks like  z = ...,  a, b = ...,  store(...  or  }. An option does nearly:
-// heads=8, ...
+// Whether the line that starts at `i` begins a statement or ends the program even inside an open
+// bracket: no part of a broken line looks like  z = ...,  a, b = ...,  store(...  or  }. Only an
+// option looks similar: heads=8, ...
 bool begins_statement(std::string_view text, size_t i) {
   const auto skip_blanks = [&] {
     while (i < text.size() && (text[i] == ' ' || text[i] == '\t')) ++i;
@@ -69,7 +69,7 @@ bool begins_statement(std::string_view text, size_t i) {
     first = {};
   }
   if (!is(i, '=') || is(i + 1, '=') || first == "rows") return false;
-  // Unless it is an option: a number or a size, and behind it more of what is open.
+  // Excludes options: a number or a size, followed by the rest of the open bracket.
   constexpr std::string_view kOfSizes = "_+-*. \t";
   for (++i; i < text.size(); ++i) {
     if (!is_letter(text[i]) && !is_digit(text[i]) &&

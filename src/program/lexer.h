@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words, numbers and signs of program text. A line's end is a token of its own, except inside
-// parentheses and brackets. There it is one too where the next line begins a statement: a bracket
-// was left open, and all lines behind it would be lost. Every token knows where it stands.
+// Splits program text into words, numbers and signs. The end of a line is a token, except inside
+// brackets. If the next line begins a statement, it is a token there too: a bracket was not closed,
+// and otherwise all following lines would be lost. Each token has its position.
 #pragma once
 
 #include <string_view>
@@ -13,9 +13,9 @@ enum class TokenKind : unsigned char { word, name, number, sign, line_end, end, 
 
 struct Token {
   TokenKind kind = TokenKind::end;
-  std::string_view text;  // of a name in quotes: without them
+  std::string_view text;  // a quoted name without its quotes
   size_t offset = 0;
-  const char* mistake = nullptr;  // of what is no token: why
+  const char* mistake = nullptr;  // why an invalid token is invalid
 };
 
 std::vector<Token> tokens_of(std::string_view text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each step becomes the graph operation that it is the tile of.
+// Maps each step to the graph operation whose tile it computes.
 #include "coda/lift.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace coda {
 namespace {
 
-// What is said to be a constant, numbers of rows and columns, masks, and what rows are gathered of
-// (the angles of positions).
+// Tensors that become tables: declared constants, row and column indices, masks, and tensors whose
+// rows are gathered (the angles of positions).
 bool is_table(const Program& program, int tensor) {
   const TensorDecl& decl = program.tensors[tensor];
   if (decl.is_constant || !is_floating(decl.dtype)) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step sees when it becomes the graph operation that it is the tile of.
+// The context in which a step is lifted to a graph operation.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,10 @@ struct Lifting {
   const Step& step;
   Graph& graph;
   LiftedTensors& tensors;
-  const std::vector<Value>& values;  // of the steps before
+  const std::vector<Value>& values;  // of earlier steps
 
   Value operand(size_t index) const { return values[step.operands[index]]; }
-  // What a tensor stands for, an input if it is new. Throws Error.
+  // The value of a tensor; a new tensor becomes an input. Throws Error.
   Value read(int tensor) const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program in ordinary notation. It is made of the steps, not of the lifted graph: a graph has no
-// silu and no storage in two orders.
+// Prints a program in ordinary notation. Works on the steps instead of a lifted graph, because a
+// graph has no silu and no storage in two orders.
 #include "coda/mathematics.h"
 
 #include <array>
@@ -14,7 +14,7 @@
 namespace coda {
 namespace {
 
-// How tightly the outermost operation binds.
+// The precedence of the outermost operation.
 enum class Level : uint8_t { comparison, sum, matmul, product, unary, power, primary };
 
 struct Formula {
@@ -70,7 +70,7 @@ class Notation {
   const TensorDecl& tensor(int index) const { return program_.tensors[static_cast<size_t>(index)]; }
   const std::string& name_of(int index) const { return tensor(index).name; }
 
-  // Values that are used twice; leaves need no other name.
+  // Names values that are used twice; leaves have names already.
   void name_values() {
     std::vector<int> uses(program_.steps.size(), 0);
     std::vector<std::string> stored_as(program_.steps.size());
@@ -79,7 +79,7 @@ class Notation {
     for (const Step& s : program_.steps) {
       for (int operand : s.operands) ++uses[static_cast<size_t>(operand)];
       if (!program::is_tile_store(s) && !program::is_vector_store(s)) continue;
-      // A tensor that is added to has another value before.
+      // A tensor that is added to already names its old value.
       if (!read_.contains(s.tensor()))
         stored_as[static_cast<size_t>(s.operands[0])] = name_of(s.tensor());
     }
@@ -150,7 +150,7 @@ class Notation {
     return std::string(info(kind).name);
   }
 
-  // A use of a value: its name, or what it is made of.
+  // A use of a value: its name, or its expression.
   Formula formula(int i) { return names_[i].empty() ? made(i) : Formula{names_[i]}; }
   Formula operand(int i, size_t index) { return formula(step(i).operands[index]); }
 
@@ -190,7 +190,7 @@ class Notation {
     return {std::string(program::name_of(s.kind())) + "(" + operands + ")"};
   }
 
-  // An operand with scales: each of its blocks times its own.
+  // An operand with scales: each block times its scale.
   std::string operand_text(int operand, int scales) const {
     const std::string& name = name_of(operand);
     return scales < 0 ? name : "(" + name + " scaled by " + name_of(scales) + ")";
@@ -213,7 +213,7 @@ class Notation {
     return {call("repeat columns", {text, s.repeat().text() + " times"})};
   }
 
-  // What a finalizer takes of partials; ordinary words for results that have them.
+  // The result of a finalizer's combine, in ordinary words where there are any.
   Formula combination(const Step& s) const {
     const std::string& partials = name_of(s.tensor());
     const PartialInfo& kind = info(s.partial());
@@ -227,7 +227,7 @@ class Notation {
     return {call(result, {partials})};
   }
 
-  // One member of each pair of columns, as NumPy's slices where they say it.
+  // One member of each pair of columns, as a NumPy slice if possible.
   Formula member(int i) {
     const Step& s = step(i);
     const Formula whole = operand(i, 0);
@@ -284,7 +284,7 @@ class Notation {
     }
   }
 
-  // A number stands before what it multiplies, without a sign.
+  // A number comes before its factor, without a sign.
   static Formula product(Formula a, Formula b) {
     if (b.is_number) std::swap(a, b);
     const std::string right = bracketed(b, Level::product);
@@ -295,8 +295,8 @@ class Notation {
   }
 
   const Program& program_;
-  std::set<int> read_;              // tensors
-  std::vector<std::string> names_;  // of steps; empty: written where it is used
+  std::set<int> read_;              // tensors that are read
+  std::vector<std::string> names_;  // of steps; empty: printed where it is used
   std::set<int> named_by_tensor_;
 };
 

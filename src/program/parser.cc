@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser of program text (grammar: docs/program-text.md): what its words mean. Each value is a
-// step, so the order of steps is the order of the text.
+// The parser of program text (grammar: docs/program-text.md). Each value is a step, so steps have
+// the order of the text.
 #include <set>
 
 #include "coda/error.h"
@@ -13,8 +13,7 @@
 
 namespace coda::program {
 namespace {
-
-constexpr int kMostSteps = 20000;  // no program of a person or of the compiler has a tenth of it
+constexpr int kMostSteps = 20000;  // ten times the largest known program
 
 class Parser final : private StatementReader {
  public:
@@ -72,7 +71,7 @@ class Parser final : private StatementReader {
     if (!assembler_->knows(name)) failed_tensors_.insert(name);
   }
 
-  // Whether the name is a size: whether it occurs between brackets in the text.
+  // Whether the name is a size: whether it occurs inside square brackets in the text.
   bool is_size_symbol(std::string_view name) const {
     int depth = 0;
     for (const Token& token : all_tokens()) {
@@ -125,7 +124,7 @@ class Parser final : private StatementReader {
     }
   }
 
-  // The order of all, or which are constants.
+  // The order of all tensors, or the list of constants.
   void list_of_tensors(bool is_order, Place place) {
     std::vector<std::string> names;
     expect("(");
@@ -160,7 +159,7 @@ class Parser final : private StatementReader {
     return make(place, [&] { return assembler_->make(step); });
   }
 
-  // What stands between the brackets, as the kind's row says.
+  // The arguments, as the kind's table row describes.
   StepMention arguments(StepKind kind, std::string_view function) {
     StepMention step{.step = {.work = work_of(kind)}};
     bool is_first = true;
@@ -219,7 +218,7 @@ class Parser final : private StatementReader {
     }
   }
 
-  // scaled(x, scales): no word of its own, for only an operand may stand here.
+  // scaled(x, scales) is not a word of the language, because it is only allowed as an operand.
   OperandMention operand() {
     OperandMention result{.tensor = stored_operand()};
     if (result.tensor.name != "scaled" || !result.tensor.dims.empty() || !take("(")) return result;
@@ -273,7 +272,7 @@ class Parser final : private StatementReader {
     }
   }
 
-  // Which result of a partial that has two.
+  // The result of a partial that has two.
   int lane(const PartialInfo& kind) {
     if (kind.lanes != 2) return 0;
     std::vector<std::string_view> known(kind.results.begin(), kind.results.end());
@@ -291,8 +290,8 @@ class Parser final : private StatementReader {
   }
 
   Assembler* assembler_ = nullptr;
-  std::set<std::string_view> failed_tensors_;  // first named where a mistake is
-  std::vector<Place> places_;                  // of each step, in the text
+  std::set<std::string_view> failed_tensors_;  // whose first mention is in a failed statement
+  std::vector<Place> places_;                  // the position of each step in the text
 };
 
 }  // namespace
@@ -308,7 +307,7 @@ Program parse_program(std::string_view text, std::string_view file) {
   return program::Parser(text, file).parse();
 }
 
-// For each program, a copy of the text in which the other programs are blanks, so that positions in
+// For each program, a copy of the text with the other programs blanked out, so that positions in
 // error messages stay correct.
 static std::vector<std::string> each_alone(std::string_view text) {
   const std::vector<program::Token> tokens = program::tokens_of(text);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a declared tensor lies in memory: dense tensors as they are, partials with their lanes
-// stacked along the rows, so that every tensor is one dense matrix and an allocator needs no other
-// case.
+// The layout of a declared tensor in memory. Partials stack their lanes along the rows, so that
+// every tensor is one dense matrix and allocators need no special case.
 #include "coda/error.h"
 #include "coda/program.h"
 

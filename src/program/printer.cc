@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a program. A step whose value is used once, by the step that follows it in operand
-// order, is written inside that step's expression; so the parser makes the same steps in the same
-// order, and parse_program(text(p)) == p.
+// Prints a program. A step whose value is used once, by the next step in operand order, is printed
+// inside that step's expression. So the parser makes the same steps in the same order, and
+// parse_program(text(p)) == p.
 #include <array>
 #include <map>
 #include <set>
@@ -15,7 +15,7 @@
 namespace coda::program {
 namespace {
 
-constexpr int kMaxInlined = 6;  // operations in one expression: more are hard to read
+constexpr int kMaxInlined = 6;  // operations in one expression; more are hard to read
 
 class Printer {
  public:
@@ -27,7 +27,7 @@ class Printer {
         joined_(program.steps.size(), 0),
         names_(program.steps.size()),
         mentioned_(program.tensors.size(), 0) {
-    // A tensor that only products read is no value, so values must not take its name.
+    // A tensor that only GEMMs read is not a value, so no value may take its name.
     std::vector<char> is_value(program.tensors.size(), 0);
     for (const Step& s : program.steps) {
       if (s.tensor() >= 0) is_value[static_cast<size_t>(s.tensor())] = 1;
@@ -53,7 +53,8 @@ class Printer {
  private:
   const Step& step(int i) const { return program_.steps[i]; }
 
-  // Both members of a pair, one after the other, are one statement; it stands at the second.
+  // Both members of a pair are one statement if they are adjacent; it is printed at the second
+  // member.
   bool is_second_member(int i) const {
     return i > 0 && splits_pairs(step(i)) && step(i).which() == 1 && splits_pairs(step(i - 1)) &&
            step(i - 1).which() == 0 && step(i).operands == step(i - 1).operands &&
@@ -89,7 +90,7 @@ class Printer {
     }
   }
 
-  // The tensors in the order of their first mention, unless that is the program's.
+  // The order of the tensors, if it differs from the order of first mention.
   std::string tensor_order() const {
     bool in_order = true;
     for (size_t i = 0; i < order_.size(); ++i)
@@ -122,7 +123,7 @@ class Printer {
     return is_effect(s) ? "  " + text + "\n" : "  " + name(i, base_name(s)) + " = " + text + "\n";
   }
 
-  // A name for a step's value: of the tensor that it is stored in, or of what it is.
+  // A name for a step's value: after the tensor that stores it, or after its kind.
   std::string base_name(const Step& s) const {
     return s.tensor() >= 0 ? program_.tensors[s.tensor()].name
                            : std::string(info(s.kind()).value_name);
@@ -146,8 +147,8 @@ class Printer {
     const int o = step(i).operands[index];
     return inlined_[o] ? expression(o) : Expression{names_[o]};
   }
-  // With its shape (`dims`) and type when it is named for the first time. `implied` is the type it
-  // has if none is written.
+  // A tensor's name, with its shape (`dims`) and type at the first mention. `implied`: the type
+  // that need not be written.
   std::string tensor(int index, const std::string& dims, DType implied = DType::f32) {
     const TensorDecl& t = program_.tensors[index];
     std::string text = quoted_name(t.name);
@@ -167,7 +168,8 @@ class Printer {
     return number_expression(s.number());
   }
 
-  // As the kind's row says. Operands first: an expression may be the first to name a tensor.
+  // The call, as the kind's table row describes. Operands first, because an expression may be the
+  // first to name a tensor.
   std::string call(int i) {
     const Step& s = step(i);
     const StepInfo& kind = info(s.kind());
@@ -232,8 +234,8 @@ class Printer {
       const Shape& b = program_.tensors[segment.b].shape;
       text += operand_text(segment.a, segment.scales_a) + ", ";
       text += operand_text(segment.b, segment.scales_b);
-      // The layout is left out where the operands share one dimension: they can be contracted in
-      // one way.
+      // The layout is omitted if the operands share exactly one dimension, which must be the
+      // contraction.
       const int shared =
           (a.rows == b.rows) + (a.rows == b.cols) + (a.cols == b.rows) + (a.cols == b.cols);
       if (shared != 1)
@@ -270,7 +272,7 @@ class Printer {
   const Program& program_;
   const int count_;
   std::vector<int> uses_;
-  std::vector<char> inlined_;  // written inside the expression that uses it
+  std::vector<char> inlined_;  // printed inside the expression that uses it
   std::vector<char> joined_;   // the first member of a pair whose second follows
   std::vector<std::string> names_;
   std::set<std::string> taken_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder: each call makes a step through the assembler and remembers its line of C++, for
-// errors found later.
+// Each call makes a step through the assembler and records its line of C++ for errors that are
+// found later.
 #include "coda/program_builder.h"
 
 #include <vector>
@@ -53,7 +53,7 @@ TileValue ProgramBuilder::guarded(Where where, auto&& action) {
   }
 }
 
-// A step of these operands, with what `complete` adds to it.
+// Makes a step with these operands; `complete` adds the rest.
 TileValue ProgramBuilder::make(Where where, StepWork work, const std::vector<TileValue>& operands,
                                auto&& complete) {
   return guarded(where, [&] {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Implements the union-find of sizes and the checks that several kinds share.
 #include "program/shape_rule.h"
 
 #include <utility>
@@ -30,10 +31,10 @@ bool SizeSet::unify(int a, int b) {
   if (nodes_[a].size && nodes_[b].size) {
     if (*nodes_[a].size != *nodes_[b].size) return false;
   } else if (is_unit(a) || is_unit(b)) {
-    // An unknown size is one of a vector's length or a tile's side, never a unit dimension.
+    // An unknown size is the length of a vector or a side of a tile, never a unit dimension.
     return false;
   }
-  // The smaller set goes below the larger one: paths stay short, whatever the text.
+  // The smaller set is attached to the larger one, so that paths stay short for any text.
   if (nodes_[a].members > nodes_[b].members) std::swap(a, b);
   nodes_[a].parent = b;
   nodes_[b].members += nodes_[a].members;
@@ -81,7 +82,7 @@ int repeated_columns(const ShapeRule& r) {
 }
 
 void check_repeat(const StepCheck& c) {
-  constexpr int64_t kMostRepeats = 1024;  // as repeat_columns has it, which a load lifts to
+  constexpr int64_t kMostRepeats = 1024;  // as in repeat_columns, to which a load is lifted
   const Dim& repeat = c.step.repeat();
   c.check(!repeat.is_constant() || repeat.constant() <= kMostRepeats, [&] {
     return "columns repeated " + repeat.text() + " times, where 1 to " +

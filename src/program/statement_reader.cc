@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Recovers from a mistake at the end of its line and remembers which names failed.
 #include "program/statement_reader.h"
 
 #include <algorithm>
@@ -89,14 +90,14 @@ void StatementReader::line() {
   } catch (const Mistake& mistake) {
     if (!is_consequence_) diagnostics_.add(mistake);
   } catch (const FollowsFromMistake&) {
-    is_consequence_ = false;  // nothing is to be said of this line
+    is_consequence_ = false;  // do not report further mistakes in this line
   }
   depth_ = 0;
   pass_over(start);
 }
 
-// Goes to the end of the line. The names of the failed statement, which begins at token `start`:
-// those that it gives have failed, and so have tensors that it would have been the first to name.
+// Skips to the end of the line. Marks the names that the failed statement (from token `start`)
+// would have defined as failed, and also tensors that it would have been the first to name.
 void StatementReader::pass_over(size_t start) {
   skip_line();
   const std::span<const Token> tokens = tokens_from(start);
@@ -300,7 +301,7 @@ int StatementReader::named_value(const std::string& name, Place place) {
   }
   const std::string reads = remedy_for(name);
   const std::string similar = meant(name, known);
-  values_.emplace(name, kFailed);  // each name is told of once
+  values_.emplace(name, kFailed);  // each name is reported once
   throw Mistake{place, in_quotes(name) + " has no value yet" +
                            (similar.empty() ? "; " + reads : similar + " (" + reads + ")")};
 }

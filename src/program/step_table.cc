@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Combines the rows of all groups in the order of the enum.
 #include "program/step_table.h"
 
 #include <algorithm>
@@ -141,7 +142,7 @@ program::StepFields fields_of(const Step& step) {
   return program::fields_of(const_cast<Step&>(step));
 }
 
-// The field that a member of StepFields points at, or the default.
+// The field to which a member of StepFields points, or the default.
 template <typename T>
 T field(const Step& step, T* program::StepFields::* member, T otherwise) {
   const T* found = fields_of(step).*member;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of step kinds: one row a kind, with all that the front of the compiler knows of it. The
-// parser, the printer, the assembler, the verifier, the float64 evaluator and lift read the rows;
-// only the backends have code of their own for a kind. The rows stand in steps_*.cc, by group.
+// The table of step kinds: one row per kind, with everything that the front end knows about it. The
+// parser, printer, assembler, verifier, float64 evaluator and lift read the rows; only backends
+// have separate code for a kind. The rows are in steps_*.cc, by group.
 #pragma once
 
 #include <algorithm>
@@ -24,16 +24,16 @@ struct Evaluation;
 struct Lifting;
 
 enum class StepGroup : uint8_t {
-  source,       // a tile of its own
-  vector,       // loads, constants and indices, which each tile space that uses one lists
-  elementwise,  // of its operands' tile, at the same place
+  source,       // makes a tile of its own
+  vector,       // loads, constants and indices; listed in each tile space that uses them
+  elementwise,  // of its operands' tile, at the same position
   columns,      // of its operand's tile, with fewer or more columns
   selection,
   finalizer,  // on vectors alone
   effect,     // no value
 };
 
-// What stands between the brackets of a step's text, in its order.
+// The arguments of a step in text, in order.
 enum class Argument : uint8_t {
   none,
   value,         // the next operand
@@ -57,7 +57,7 @@ enum class Argument : uint8_t {
   reduction,          // sum(the next operand)
 };
 
-// What columns its value has, where they are not its operand's.
+// How the columns of the value differ from the operand's.
 enum class ColumnChange : uint8_t {
   none,
   split,     // one member of every pair
@@ -66,7 +66,7 @@ enum class ColumnChange : uint8_t {
   repeated,  // a group for each
 };
 
-// What an effect leaves in its tensor.
+// What an effect stores in its tensor.
 enum class Leaves : uint8_t {
   nothing,
   tile,
@@ -81,15 +81,15 @@ struct StepInfo {
   StepKind kind{};
   std::string_view name = "?";
   StepGroup group{};
-  std::array<std::string_view, 2> words{};  // functions of program text
+  std::array<std::string_view, 2> words{};  // functions in program text
   std::array<Argument, 3> arguments{};      // none: the text is no function
   std::string_view value_name = "v";        // in printed text, if it names no tensor
   ColumnChange columns{};
   Leaves leaves{};
-  Sizes (*shape)(const ShapeRule&) = nullptr;  // of its value, from its operands and tensors
-  void (*check)(const StepCheck&) = nullptr;   // what else holds, if anything
+  Sizes (*shape)(const ShapeRule&) = nullptr;          // the shape of its value
+  void (*check)(const StepCheck&) = nullptr;           // further rules, if any
   StepValue (*evaluate)(const Evaluation&) = nullptr;  // in float64; of an effect: what it stores
-  // How large an error of fp32 is, relative to one unit; none: it moves values as they are.
+  // The size of fp32 errors, relative to one unit; null: it only moves values.
   StepValue (*error_scale)(const Evaluation&, const StepValue& value) = nullptr;
   Value (*lift)(const Lifting&) = nullptr;  // of an effect: none
 
@@ -117,13 +117,13 @@ std::optional<StepKind> step_by_word(std::string_view word);
 inline std::string_view name_of(StepKind kind) { return info(kind).name; }
 inline bool is_effect(StepKind kind) { return info(kind).leaves != Leaves::nothing; }
 
-// ---- What passes and backends ask of a step. Rows answer, so that a new kind is asked too.
+// ---- Queries for passes and backends. Rows answer them, so that new kinds are covered.
 
 inline const StepInfo& info(const Step& step) { return info(step.kind()); }
 inline bool is_effect(const Step& step) { return is_effect(step.kind()); }
 inline bool is_product(const Step& step) { return info(step).takes(Argument::segments); }
 inline bool is_tile_load(const Step& step) { return info(step).takes(Argument::tile); }
-// Of a vector or scalar; its shape says along what.
+// A load of a vector or scalar; its shape says along which dimension.
 inline bool is_vector_load(const Step& step) {
   const StepInfo& row = info(step);
   return row.takes(Argument::per_row) || row.takes(Argument::per_column) ||
@@ -137,7 +137,7 @@ inline bool is_selection(const Step& step) { return info(step).group == StepGrou
 inline bool splits_pairs(const Step& step) { return info(step).columns == ColumnChange::split; }
 inline bool merges_pairs(const Step& step) { return info(step).columns == ColumnChange::merged; }
 inline bool sums_groups(const Step& step) { return info(step).columns == ColumnChange::summed; }
-// Instead of a sum, the largest magnitude of each.
+// Whether it takes the largest magnitude of each group instead of a sum.
 inline bool takes_largest_of_groups(const Step& step) {
   return step.kind() == StepKind::group_abs_max;
 }
@@ -153,16 +153,16 @@ inline bool is_column_partial(const Step& step) {
 inline bool is_transposed_store(const Step& step) {
   return info(step).leaves == Leaves::transposed_tile;
 }
-// Its tensor is read too.
+// Whether it also reads its tensor.
 inline bool is_maximum(const Step& step) { return info(step).leaves == Leaves::maximum; }
-// In text: not a part of an expression.
+// Whether it must be a statement of its own in text.
 inline bool is_statement(const Step& step) { return is_product(step) || splits_pairs(step); }
 bool is_constant(const Step& step);
 bool has_scales(const Step& step);  // a product of which an operand has
 bool is_elementwise(const Step& step);
 bool applies(const Step& step, Elementwise op);
 bool has_product(const Program& program);
-// Replaces the sizes of a program by their values, because backends make programs for given sizes.
+// Replaces the sizes of a program by their values, because backends compile for given sizes.
 Program with_numbers_for_sizes(Program program, const DimValues& sizes);
 
 // ---- Steps that passes add.
@@ -180,7 +180,7 @@ Step applied(Elementwise op, std::vector<int> operands, const Shape& shape);
 // The step of a kind with its struct's defaults.
 StepWork work_of(StepKind kind);
 
-// Where the fields of its kind stand; of those that it lacks, null.
+// Pointers to the fields of a step; null for fields that its kind lacks.
 struct StepFields {
   std::vector<GemmSegment>* segments = nullptr;
   int* tensor = nullptr;
@@ -197,7 +197,7 @@ struct StepFields {
 };
 StepFields fields_of(Step& step);
 
-// Indices of all tensors that it names, in the order of its text; and where they stand in it.
+// The indices of all tensors that the step names, in text order, and pointers to these indices.
 std::vector<int> tensors_of(const Step& step);
 std::vector<int*> tensor_fields(Step& step);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that change which columns a value has: pairs, groups, and the selection of one column.
+// Steps that change which columns a value has: pairs, groups, and the selection of a column.
 #include <cmath>
 
 #include "base/columns.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program leaves behind: stored values, and partials of reductions.
+// Steps that store: values, partials of reductions, and largest magnitudes.
 #include <algorithm>
 #include <cmath>
 
@@ -52,8 +52,8 @@ void check_maximum(const StepCheck& c) {
   });
 }
 
-// What is no number lies above all others, as on the backends. Where several steps of the program
-// raise one scalar, each goes on from the one before.
+// NaN is above all numbers, as on the backends. If several steps raise one scalar, each continues
+// from the previous one.
 StepValue evaluate_maximum(const Evaluation& e) {
   StepValue before = e.input(e.step().tensor());
   for (int i = 0; i < e.at; ++i) {
@@ -74,7 +74,7 @@ void check_partial(const StepCheck& c) {
   const TensorDecl& t = c.tensor();
   const bool rows = is_row_partial(c.step);
   c.check_partial_tensor(rows ? TensorKind::row_partial : TensorKind::column_partial);
-  // The columns of a row partial are base columns: checked when the tile spaces are known.
+  // The columns of a row partial are base columns, which are checked with the tile spaces.
   c.check(t.shape.rows == c.step.shape.rows && (rows || t.shape.cols == c.step.shape.cols), [&] {
     return "partial '" + t.name + "' is declared for " + t.shape.text() + " and the value has " +
            c.step.shape.text();
@@ -84,7 +84,7 @@ void check_partial(const StepCheck& c) {
 StepValue evaluate_row_partial(const Evaluation& e) {
   const StepValue& x = e.operand(0);
   const int64_t base = e.size(e.map.spaces[e.map.space[e.at]].shape.cols);
-  // A value of twice the base width: a partial covers both members of its base columns' pairs.
+  // For a value of twice the base width, a partial covers both members of its base columns' pairs.
   const Dim& pairing = e.map.pairing[e.at];
   const int64_t group = pairing.is(0) ? 0 : e.size(pairing);
   return {

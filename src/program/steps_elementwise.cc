@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps whose value at a place is made of the operands' at that place.
+// Steps whose elements depend only on the operands' elements at the same position.
 #include "program/evaluation.h"
 #include "program/lifting.h"
 #include "program/shape_rule.h"
@@ -25,8 +25,8 @@ Sizes shape_of_elementwise(const ShapeRule& r) {
   return r.is_said(result, [] { return std::string("its operands broadcast to "); });
 }
 
-// Operands broadcast along the dimensions that are 1 in the program, not along those that happen
-// to be 1 in this run.
+// Operands broadcast along dimensions that are 1 in the program, not along sizes that happen to be
+// 1 in this run.
 StepValue evaluate_elementwise(const Evaluation& e) {
   const Step& s = e.step();
   return {e.size(s.shape.rows), e.size(s.shape.cols), [&](int64_t i, int64_t j) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of finalizers, which have no tiles: partials combined, vectors reduced and transposed.
+// Steps of finalizers, which have no tiles: combining partials, reducing and transposing vectors.
 #include <algorithm>
 
 #include "coda/builders.h"
@@ -81,7 +81,7 @@ Value lift_combine(const Lifting& l) {
 
 // ---- vectors ----
 
-// A size is unknown in the assembler only.
+// A size is unknown only in the assembler.
 void check_is_vector(const StepCheck& c) {
   const Shape& shape = c.operand(0).shape;
   c.check(shape.is_per_row() || shape.is_per_column(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tiles come from: a product, or a tensor in memory.
+// Sources of tiles: a GEMM, or a tensor in memory.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -56,7 +56,7 @@ void check_tile(const StepCheck& c) {
   });
 }
 
-// Blocks lie along the rows in memory, and rows are what tensor cores read of 8-bit operands.
+// Scale blocks are along the rows in memory, because tensor cores read rows of 8-bit operands.
 void check_scales(const StepCheck& c, int operand, int scales, bool has_k_along_rows) {
   if (scales < 0) return;
   const TensorDecl& t = c.program.tensors[operand];
@@ -111,7 +111,7 @@ int64_t depth_of(const Evaluation& e, const GemmSegment& segment) {
   return e.size(segment.transpose_a ? a.rows : a.cols);
 }
 
-// An operand with its scales multiplied in.
+// An operand multiplied by its scales.
 StepValue operand_of(const Evaluation& e, int tensor, int scales) {
   StepValue x = e.input(tensor);
   if (scales < 0) return x;
@@ -124,7 +124,7 @@ StepValue operand_of(const Evaluation& e, int tensor, int scales) {
   return x;
 }
 
-// Of the terms' squares: the sums of those.
+// `squared`: sums the squares of the terms.
 StepValue product(const Evaluation& e, bool squared) {
   StepValue result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
   for (const GemmSegment& segment : e.step().segments()) {
@@ -149,8 +149,8 @@ StepValue product(const Evaluation& e, bool squared) {
 
 StepValue evaluate_gemm(const Evaluation& e) { return product(e, false); }
 
-// The errors of a sum of K terms whose signs are random are those of K partial sums, of which the
-// last is as large as the result: one unit of |terms| sqrt(K / 2) together.
+// The errors of a sum of K terms with random signs are those of K partial sums, the last of which
+// is as large as the result: together one unit of |terms| sqrt(K / 2).
 StepValue error_scale_of_gemm(const Evaluation& e, const StepValue&) {
   StepValue scale = product(e, true);
   int64_t depth = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors and scalars that are the same for all tiles: loads, constants, the columns' numbers.
+// Vectors and scalars that are equal for all tiles: loads, constants, column numbers.
 #include <cmath>
 
 #include "program/evaluation.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds tile spaces. Steps that share a tile form a component; inside it, values joined elementwise
-// form a class, which has one width. Classes are linked by pairs (half and full) and by groups
-// (narrow and wide).
+// Finds tile spaces. Steps that share a tile form a component. Inside it, values connected
+// elementwise form a class with one width. Classes are linked by pairs (half and full) and by
+// groups (narrow and wide).
 #include "program/tile_map.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class DisjointSets {
 bool is_leaf_vector(const Step& step) { return info(step).group == StepGroup::vector; }
 bool changes_columns(const Step& step) { return info(step).columns != ColumnChange::none; }
 
-// What links say of a class; the step that said so, for messages.
+// What is known about a class, with the step that implied it, for messages.
 struct ClassFacts {
   int half = -1;    // it holds members of pairs
   int full = -1;    // it is split into pairs, or merged from them
@@ -167,8 +167,8 @@ class TileMapper {
       has_pairs = has_pairs || (found != facts_.end() && found->second.half >= 0);
     }
     space.shape.rows = step(space.steps.front()).shape.rows;
-    // The narrowest value: the members of pairs if there are any, else every value that is not one
-    // a group.
+    // The narrowest value: the members of pairs if there are any, else every value that does not
+    // have one column per group.
     for (int i : space.steps) {
       const ClassFacts& facts = facts_[classes_.find(i)];
       if (facts.narrow < 0 && (!has_pairs || facts.half >= 0) && !base) base = columns(i);
@@ -207,7 +207,7 @@ class TileMapper {
     }
   }
 
-  // The width of a step's class: select_column's result and its store have the class of what is
+  // The width of a step's class. A select_column and its store have the class of the value that is
   // selected from.
   Dim columns(int i) const {
     while (is_selection(step(i)) || is_vector_store(step(i))) {
@@ -216,7 +216,7 @@ class TileMapper {
     return step(i).shape.cols;
   }
 
-  // Adds the vectors that the steps of a space use, directly or through other vectors.
+  // Adds the vectors that the steps of a space use, directly or indirectly.
   void add_vectors(TileSpace& space) {
     std::vector<int> pending = space.steps;
     std::vector<char> seen(count_, 0);
@@ -234,9 +234,9 @@ class TileMapper {
     std::sort(space.steps.begin(), space.steps.end());
   }
 
-  // A program without tiles: steps of one shape between two reductions (or transpositions) form a
-  // space. Ordered so that a space uses values of earlier ones only: scalars of the same stage,
-  // anything of earlier stages.
+  // For a program without tiles: steps of one shape between two reductions (or transpositions) form
+  // a space. Spaces are ordered so that each uses only values of earlier ones: scalars of the same
+  // stage, or anything of earlier stages.
   void make_vector_spaces() {
     struct Key {
       int stage;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the values of a program lie in tiles: which depend on a tile at all, which share a tile
-// space, and by which pairs a value of twice the base width lies in its tile. Every value that is
-// twice as wide as its space has exactly one pairing.
+// Maps the values of a program to tiles: which values depend on a tile, which share a tile space,
+// and which pairs represent a value of twice the base width. Every value that is twice as wide as
+// its space has exactly one pairing.
 #pragma once
 
 #include <vector>
@@ -11,22 +11,22 @@
 namespace coda::program {
 
 struct TileMap {
-  // Per step: it is a tile, or comes from one. Other values are vectors and scalars, the same for
-  // all tiles.
+  // Per step: whether it is a tile or derived from one. Other values are vectors and scalars, which
+  // are equal for all tiles.
   std::vector<char> on_tile;
-  // Per step: the group of the pairs through which its value, twice as wide as the space, lies in a
-  // tile; else 0.
+  // Per step: the group of the pairs that represent its value in a tile, if it is twice as wide as
+  // the space; else 0.
   std::vector<Dim> pairing;
-  // Per step: the value has one column for a group of columns (reduce_group's result).
+  // Per step: whether the value has one column per group of columns (the result of reduce_group).
   std::vector<char> grouped;
-  // Per step: its tile space; -1 for loads, constants and tile programs' vectors, which are listed
-  // where they are used.
+  // Per step: its tile space; -1 for loads, constants and vectors of tile programs, which are
+  // listed in the spaces that use them.
   std::vector<int> space;
   std::vector<TileSpace> spaces;
 };
 
-// Needs: steps that are well formed one by one (see find_problem). Throws Problem if they do not
-// fit together in tiles.
+// Requires steps that are valid one by one (find_problems). Throws Problem if they do not fit
+// together in tiles.
 TileMap map_tiles(const Program& program);
 
 }  // namespace coda::program

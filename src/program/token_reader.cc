@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each reading function consumes its tokens or throws a Mistake that says what was expected.
 #include "program/token_reader.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a program's text, one after the other, and what is read of them without knowing the
-// program: signs, words, numbers, sizes, types. What is not there as expected is a Mistake.
+// Reads the tokens of a text in order, and the parts that need no knowledge of the program: signs,
+// words, numbers, sizes, types. Unexpected tokens are a Mistake.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace coda::program {
 
 // "a, b and c"
 std::string listed(const std::vector<std::string_view>& names);
-// "; did you mean 'acc'?", or nothing if no known name is near.
+// "; did you mean 'acc'?", or empty if no known name is similar.
 std::string meant(std::string_view name, const std::vector<std::string_view>& known);
 
 inline Place place_of(const Token& token) {
@@ -34,7 +34,7 @@ class TokenReader {
   const Token& next() { return tokens_[at_end() ? now_ : now_++]; }
   bool at_end() const { return now().kind == TokenKind::end; }
   Place here() const { return place_of(now()); }
-  // At the token that is read now. What is no token is a mistake of its own.
+  // A mistake at the current token. An invalid token has its own message.
   Mistake mistake(const std::string& message) const;
 
   bool is(std::string_view sign) const {
@@ -48,7 +48,7 @@ class TokenReader {
   std::string found() const;  // "there is 'x'", "the line ends"
 
   void skip_lines();
-  // To the end of the line, or to what ends the program.
+  // Skips to the end of the line or of the program.
   void skip_line();
   size_t position() const { return now_; }
   std::span<const Token> tokens_from(size_t start) const {
@@ -59,7 +59,7 @@ class TokenReader {
 
   std::string name();  // of a program or a tensor: a word, or what stands in quotes
   std::string word(const char* what);
-  Dim dim();  // all tokens up to a comma or a closing sign
+  Dim dim();  // all tokens up to a comma or a closing bracket
   DType dtype();
   bool is_number() const;  // or inf, nan
   double number();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a well-formed program: each step on its own (what it names exists, its kind's own
-// rules), then all of them together (tile spaces, names,
-// stores). A backend trusts all of this.
+// The rules of a valid program: first each step on its own (the things that it names exist, the
+// rules of its kind), then all together (tile spaces, names, stores). Backends rely on all of them.
 #include <algorithm>
 #include <set>
 
@@ -22,8 +21,7 @@ class Verifier {
         count_(static_cast<int>(program.steps.size())),
         is_sound_(program.steps.size()) {}
 
-  // Every rule that is broken, in the order of the steps. Rules that build on a broken one are not
-  // asked.
+  // All broken rules, in the order of the steps. Rules that depend on a broken one are skipped.
   std::vector<Problem> run() {
     attempt([&] {
       check(is_name(program_.name), -1, [] {
@@ -56,7 +54,7 @@ class Verifier {
   const Step& step(int i) const { return program_.steps[i]; }
   const TensorDecl& tensor(int i) const { return program_.tensors[i]; }
 
-  // Nobody reads more problems than this.
+  // Limits the number of reported problems.
   void attempt(const auto& rule) {
     constexpr size_t kMostProblems = 50;
     if (problems_.size() >= kMostProblems) return;
@@ -91,7 +89,7 @@ class Verifier {
     }
   }
 
-  // The shape that its kind's rule gives of operands and tensors of these shapes is the step's.
+  // Checks that the step has the shape that its kind's rule derives from operands and tensors.
   void check_step(int i) {
     const Step& s = step(i);
     check_size(s.shape.rows, i, "its value");
@@ -194,9 +192,9 @@ class Verifier {
     });
   }
 
-  // A tensor is stored once; a scalar may be raised by several values. It may also be read, in
-  // place: by tile (or vector) loads whose value is used only in the tile space of the store, at
-  // the same place of the tile, and that come before the store.
+  // A tensor is stored once; a scalar may be raised by several values. A stored tensor may also be
+  // read in place: by tile (or vector) loads before the store, whose values are used only in the
+  // store's tile space and at the same position.
   void check_stores() {
     std::vector<int> stored(program_.tensors.size(), -1);
     for (int i = 0; i < count_; ++i) {
@@ -219,7 +217,7 @@ class Verifier {
     for (int i = 0; i < count_; ++i) attempt([&] { check_reads(i, stored); });
   }
 
-  // `stored`: which step stores each tensor.
+  // `stored`: the step that stores each tensor.
   void check_reads(int i, const std::vector<int>& stored) {
     const Step& s = step(i);
     const auto refuse_stored = [&](int t) {
@@ -255,7 +253,7 @@ class Verifier {
 
   const Program& program_;
   const int count_;
-  std::vector<char> is_sound_;  // steps that broke no rule, nor what they are made of
+  std::vector<char> is_sound_;  // steps that broke no rule and whose operands did not either
   SizeSet sizes_;
   std::vector<Sizes> tensor_sizes_;
   std::vector<Sizes> step_sizes_;

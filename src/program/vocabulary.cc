@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables behind vocabulary.h.
+// The tables of vocabulary.h.
 #include "program/vocabulary.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace coda::program {
 namespace {
 
-// Words of the steps that are effects, or of those that are not; each once.
+// The words of the steps that are effects, or of the others, without duplicates.
 std::vector<std::string_view> step_words(bool of_effects) {
   std::vector<std::string_view> words;
   for (size_t kind = 0; kind < std::variant_size_v<StepWork>; ++kind) {

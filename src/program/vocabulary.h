@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of program text that name values of our enumerations, in both directions, and what may
-// be a name.
+// The words of program text that name values of enums, in both directions, and the rule for names.
 #pragma once
 
 #include <optional>
@@ -14,7 +13,7 @@ namespace coda::program {
 
 std::optional<DType> dtype_by_name(std::string_view name);
 
-// Of the table's name, or `where`, which reads better than select.
+// Accepts the table's name, and `where` as a more readable name of select.
 std::optional<Elementwise> operation_by_word(std::string_view word);
 
 // All words of a kind, for messages.

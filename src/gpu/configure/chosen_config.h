@@ -14,9 +14,8 @@ enum class ChoiceSource : uint8_t { asked, tuned, table, model };
 struct ChosenConfig {
   GemmConfig choice;
   ChoiceSource source = ChoiceSource::model;
-  std::string measured_at{};  // extents of the table row that it comes from
-  std::vector<GemmConfig>
-      spilled{};  // earlier configurations that spill, as far as the compiler was asked
+  std::string measured_at{};          // extents of the table row that it comes from
+  std::vector<GemmConfig> spilled{};  // earlier configurations that are known to spill
 };
 
 // The legal configurations of the kernel, best first; only the requested one if there is a request.

@@ -12,9 +12,8 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kGranule = 16;  // bytes: alignment of operand rows
-constexpr double kFirstGradientScale =
-    256;  // times the tensor's rows, because a loss is a mean over rows
+constexpr int64_t kGranule = 16;             // bytes: alignment of operand rows
+constexpr double kFirstGradientScale = 256;  // times rows: a loss is a mean over rows
 
 class Chooser {
  public:

@@ -13,9 +13,8 @@ namespace coda {
 
 struct RowChunksRequest {
   RowChunks loop;
-  std::set<std::string>
-      values;                  // tensors that shall exist only inside the loop, or be written by it
-  std::set<std::string> sums;  // written by GEMMs over all rows
+  std::set<std::string> values;  // exist only in the loop, or are written by it
+  std::set<std::string> sums;    // written by GEMMs over all rows
 };
 
 // Joins the steps of the forward that use the values, and the steps between them, into one loop. If

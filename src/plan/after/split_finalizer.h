@@ -11,10 +11,9 @@
 namespace coda {
 
 struct FinalizerParts {
-  Program of_rows;  // without steps if there is no such part
-  Program rest;     // without steps if there is no such part
-  std::vector<TensorDecl>
-      crossing;  // vectors that the first part must additionally store for the second
+  Program of_rows;                   // without steps if there is no such part
+  Program rest;                      // without steps if there is no such part
+  std::vector<TensorDecl> crossing;  // vectors that the first part also stores
 };
 
 // `symbol`: the size symbol of the rows.

@@ -73,8 +73,7 @@ class TensorNames {
   const Graph& graph_;
   const Partition& partition_;
   const CompileOptions& options_;
-  std::set<std::string>
-      upstream_;  // inputs that seed the backward and are known before the forward
+  std::set<std::string> upstream_;  // inputs that seed the backward before the forward runs
   std::vector<PlanTensor> tensors_;
   Labels labels_;
   std::set<std::string> taken_;           // names of the caller and of values
