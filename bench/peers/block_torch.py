@@ -85,7 +85,8 @@ def weight_shapes(size: Size) -> dict[str, tuple[int, ...]]:
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, head: int) -> torch.Tensor:
-    """As transformers' apply_rotary_pos_emb: x [M, heads * head], cos and sin [M, head]."""
+    """Rotates x [M, heads * head] with cos and sin [M, head], like transformers'
+    apply_rotary_pos_emb."""
     x = x.view(x.shape[0], -1, head)
     halves = torch.cat((-x[..., head // 2:], x[..., :head // 2]), dim=-1)
     return (x * cos[:, None] + halves * sin[:, None]).flatten(1)

@@ -19,8 +19,8 @@ from coda_cpp.torch_backend.report import Report
 
 def explain(model: Callable, *arguments: Any, with_plans: bool = False,
             options: dict[str, Any] | None = None, **named: Any) -> str:
-    """What torch.compile(model, backend="coda", options=options) fuses of the model, called with
-    these arguments. The text has totals; then the linear layers that are left to PyTorch, with
+    """Reports what torch.compile(model, backend="coda", options=options) fuses in the model, called
+    with these arguments. The text has totals; then the linear layers that are left to PyTorch, with
     their place in the user's code, the reason and a remedy; then the regions with bytes; and with
     `with_plans` all programs. The model is run once."""
     reports: list[Report] = []
