@@ -340,7 +340,7 @@ def declare(operator: Operator) -> Operator:
 
     def autograd(keyset: Any, tensors: list[torch.Tensor], spec: str, numbers: list[float],
                  needs: int) -> list[torch.Tensor]:
-        is_forward = torch.autograd.forward_ad._current_level >= 0  # then raises an error
+        is_forward = torch.autograd.forward_ad._current_level >= 0  # apply() then raises
         if is_forward or torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
             return list(differentiated.apply(keyset, spec, numbers, needs, *tensors))
         # Calls the functions below autograd directly, without the dispatcher.
