@@ -91,8 +91,7 @@ TEST(Rendezvous, WhatOneGivesUpForIsSaidOnce) {
   for (const std::vector<int>& failing : {std::vector{0}, {1}, {2}, {0, 1, 2}}) {
     const Ended ended = in_processes(of(3), [&](const ProcessPlace& place, Socket listening) {
       Rendezvous all(place, std::move(listening), "CPU", "");
-      if (std::count(failing.begin(), failing.end(), place.rank) == 0)
-        wait_for_the_end();
+      if (std::count(failing.begin(), failing.end(), place.rank) == 0) wait_for_the_end();
       all.fail("the disk is full");
       throw Error("the disk is full");
     });
