@@ -120,9 +120,7 @@ void add_notes(const std::vector<Program>& programs, CheckOutput& output) {
       const TensorDecl& decl = program.tensors[static_cast<size_t>(step.tensor())];
       if (combined.contains(decl.name)) continue;
       const PartialInfo& kind = info(step.partial());
-      const std::string result =
-          kind.lanes == 1 ? ""
-                          : ", " + std::string(kind.both.empty() ? kind.results[1] : kind.both);
+      const std::string result = kind.lanes == 1 ? "" : ", " + std::string(kind.whole());
       output.note(decl.name +
                   " holds partials, which no program here combines; add a "
                   "finalizer, a program after this one that combines them: store(r, combine_" +

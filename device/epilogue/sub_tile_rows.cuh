@@ -87,10 +87,10 @@ __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
 
 // Folds a thread's columns of a row, from `start`, with function(value so far, element), over the
 // columns inside. A literal ~0u for `columns` means that all are inside.
-template <u32 kPlanes, class Pair, class Function>
-__device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u32 row,
-                                          const FragmentPosition& at, u32 columns, float start,
-                                          Function function) {
+template <u32 kPlanes, class Pair, class Sum, class Function>
+__device__ __forceinline__ Sum fold_row(const SubTileOf<Pair> (&x)[kPlanes], u32 row,
+                                        const FragmentPosition& at, u32 columns, Sum start,
+                                        Function function) {
 #pragma unroll
   for (u32 plane = 0; plane < kPlanes; ++plane) {
 #pragma unroll
@@ -98,7 +98,7 @@ __device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u
 #pragma unroll
       for (u32 i = 0; i < 4; ++i) {
         const u32 column = at.column + fragment * kFragmentColumns + i / 2 * 8 + i % 2;
-        const float next = function(start, x[plane][fragment][i / 2 * 2 + row].value[i % 2]);
+        const Sum next = function(start, x[plane][fragment][i / 2 * 2 + row].value[i % 2]);
         start = columns == ~0u || column < columns ? next : start;
       }
     }
@@ -151,19 +151,26 @@ __device__ __forceinline__ void find_largest(float (&largest)[2],
 // The partial of a reduction that needs all values at once, over one or two planes.
 // log_sum_exp: the row's maximum, and the sum of exp(x - maximum). Each value costs a maximum, a
 // multiply-add, an exponential and an addition.
+// entropy: also the sum of (x - maximum) exp(x - maximum): a multiply-add and a maximum more.
 // mean_m2: the mean, and the sum of squared differences from it.
 template <Reduction kKind, u32 kPlanes, class Pair>
 __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
                                                     const SubTileOf<Pair> (&x)[kPlanes],
                                                     const FragmentPosition& at, u32 columns) {
-  static_assert(kKind == Reduction::log_sum_exp || kKind == Reduction::mean_m2);
+  static_assert(lanes_of(kKind) > 1);
   float about[2];
   float sums[2];
-  if constexpr (kKind == Reduction::log_sum_exp) find_largest(about, x, at, columns);
+  [[maybe_unused]] float shifted[2];
+  if constexpr (has_exponentials(kKind)) find_largest(about, x, at, columns);
 #pragma unroll
   for (u32 row = 0; row < 2; ++row) {
     if constexpr (kKind == Reduction::log_sum_exp) {
       sums[row] = fold_row(x, row, at, columns, 0.0f, SumBelow(about[row]));
+    } else if constexpr (kKind == Reduction::entropy) {
+      const EntropySums both =
+          fold_row(x, row, at, columns, EntropySums(), EntropyBelow(about[row]));
+      sums[row] = both.sum;
+      shifted[row] = both.shifted;
     } else {
       const float total =
           fold_row(x, row, at, columns, 0.0f, [](float sum, float value) { return sum + value; });
@@ -175,8 +182,15 @@ __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
       });
     }
   }
-  float own[2] = {own_row(about, at.thread), quad_of_own_row<Reduction::sum>(sums, at.thread)};
+  float own[lanes_of(kKind)] = {own_row(about, at.thread),
+                                quad_of_own_row<Reduction::sum>(sums, at.thread)};
   if constexpr (kKind == Reduction::log_sum_exp) own[1] = total_below(own[0], own[1]);
+  if constexpr (kKind == Reduction::entropy) {
+    const EntropySums totals =
+        totals_below(own[0], {own[1], quad_of_own_row<Reduction::sum>(shifted, at.thread)});
+    own[1] = totals.sum;
+    own[2] = totals.shifted;
+  }
   write_row_partial(partial, stride, own, at);
 }
 

@@ -89,25 +89,35 @@ __device__ __forceinline__ void load_quad(float (&x)[kQuad], u64 tensor, u64 ind
 }
 
 // Adds a batch of partials; the first `end` belong to the line. Element i is partial partial_of(i),
-// with lanes lane(0, i) and lane(1, i).
+// with lanes lane(0, i), lane(1, i), ...
 template <Reduction kKind, u32 kCount, class PartialOf, class Lane>
 __device__ __forceinline__ void add_batch(Reduced<kKind>& total, const Partials& of, u32 end,
                                           const PartialOf& partial_of, const Lane& lane) {
-  if constexpr (kKind == Reduction::log_sum_exp) {
+  if constexpr (has_exponentials(kKind)) {
     // One exponential per partial, and one to rescale the sum so far.
     float largest = total.field[0];
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) {
       if (partial_of(i) < end) largest = maximum(largest, lane(0, i));
     }
-    float sum = total.field[1] * weight_below(total.field[0], largest);
+    const float before = weight_below(total.field[0], largest);
+    float sum = total.field[1] * before;
+    float shifted = 0.0f;
+    if constexpr (kKind == Reduction::entropy)
+      shifted = shifted_below(total.field[0], total.field[1], total.field[2], largest, before);
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) {
-      const float weighed = lane(1, i) * weight_below(lane(0, i), largest);
+      const float weight = weight_below(lane(0, i), largest);
+      const float weighed = lane(1, i) * weight;
       if (partial_of(i) < end) sum += weighed;
+      if constexpr (kKind == Reduction::entropy) {
+        const float moved = shifted_below(lane(0, i), lane(1, i), lane(2, i), largest, weight);
+        if (partial_of(i) < end) shifted += moved;
+      }
     }
     total.field[0] = largest;
     total.field[1] = sum;
+    if constexpr (kKind == Reduction::entropy) total.field[2] = shifted;
   } else {
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) {

@@ -17,10 +17,10 @@ __device__ __forceinline__ float span_fold(float x) {
 }
 
 // Folds `function(sum so far, x)` over the values that exist; with vectors that is all or none.
-template <bool kVector, class Function, class... Members>
-__device__ __forceinline__ float fold_values(float start, u32 valid, const Function& function,
-                                             const Members&... members) {
-  float result = start;
+template <bool kVector, class Sum, class Function, class... Members>
+__device__ __forceinline__ Sum fold_values(Sum start, u32 valid, const Function& function,
+                                           const Members&... members) {
+  Sum result = start;
 #pragma unroll
   for (u32 i = 0; i < kThreadColumns; ++i) {
     if (kVector || i < valid) ((result = function(result, members.value[i])), ...);
@@ -57,6 +57,17 @@ __device__ __forceinline__ RowPartial<kKind> row_partial(u32 columns, const Tile
     result.lane[0] = mean;
     result.lane[1] =
         span_fold<Reduction::sum>(fold_values<kVector>(0.0f, valid, square, members...));
+  } else if constexpr (kKind == Reduction::entropy) {
+    const float largest =
+        span_fold<Reduction::max>(fold_values<kVector>(-kInfinity, valid, most, members...));
+    EntropySums sums =
+        fold_values<kVector>(EntropySums(), valid, EntropyBelow(largest), members...);
+    sums.sum = span_fold<Reduction::sum>(sums.sum);
+    sums.shifted = span_fold<Reduction::sum>(sums.shifted);
+    sums = totals_below(largest, sums);
+    result.lane[0] = largest;
+    result.lane[1] = sums.sum;
+    result.lane[2] = sums.shifted;
   } else {
     const float largest =
         span_fold<Reduction::max>(fold_values<kVector>(-kInfinity, valid, most, members...));

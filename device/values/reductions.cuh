@@ -10,15 +10,22 @@
 namespace coda::device {
 
 // As coda/partial.h has them; one lane is a fold.
-enum class Reduction { sum, max, log_sum_exp, mean_m2, abs_max };
+enum class Reduction { sum, max, log_sum_exp, mean_m2, abs_max, entropy };
 
-// sum: total. max, abs_max: largest. log_sum_exp: largest, sum of exp(x - largest). mean_m2: count,
-// mean, sum of squares about it. Partials in memory are the same without the count.
-constexpr u32 fields_of(Reduction kind) {
-  return kind == Reduction::mean_m2 ? 3 : kind == Reduction::log_sum_exp ? 2 : 1;
+// Kinds with a sum of exponentials.
+constexpr bool has_exponentials(Reduction kind) {
+  return kind == Reduction::log_sum_exp || kind == Reduction::entropy;
 }
+// sum: total. max, abs_max: largest. log_sum_exp: largest, sum of e = exp(x - largest). entropy:
+// those, and the sum of (x - largest) e. mean_m2: count, mean, sum of squares about it. Partials in
+// memory are the same without the count.
 constexpr u32 lanes_of(Reduction kind) {
-  return kind == Reduction::mean_m2 || kind == Reduction::log_sum_exp ? 2 : 1;
+  return kind == Reduction::entropy                                     ? 3
+         : kind == Reduction::mean_m2 || kind == Reduction::log_sum_exp ? 2
+                                                                        : 1;
+}
+constexpr u32 fields_of(Reduction kind) {
+  return lanes_of(kind) + (kind == Reduction::mean_m2 ? 1 : 0);
 }
 constexpr u32 first_lane_field(Reduction kind) { return kind == Reduction::mean_m2 ? 1 : 0; }
 
@@ -49,10 +56,12 @@ struct Reduced {
     for (float& x : field) x = 0.0f;
     field[0] = start_of(kKind);
   }
-  // The fields of a partial as it lies in memory; `count` values were reduced to it.
+  // The fields of a partial of `count` values as it lies in memory; of an entropy only of one
+  // value.
   __device__ __forceinline__ Reduced(float first, float second, float count) {
     field[first_lane_field(kKind)] = first;
     if constexpr (lanes_of(kKind) == 2) field[first_lane_field(kKind) + 1] = second;
+    if constexpr (lanes_of(kKind) == 3) field[2] = 0.0f;  // of one value
     if constexpr (kKind == Reduction::mean_m2) field[0] = count;
   }
   __device__ __forceinline__ float lane(u32 i) const { return field[first_lane_field(kKind) + i]; }
@@ -84,16 +93,54 @@ __device__ __forceinline__ float total_below(float largest, float sum) {
   return fabsf(largest) < 0x1p30f ? lost * sum : 1.0f;
 }
 
+// What SumBelow does, and adds (x - largest) exp(x - largest) to a second sum, both up to what
+// totals_below() knows. Far below the largest the exponential is 0, and its exponent is kept
+// finite.
+struct EntropySums {
+  float sum = 0.0f;
+  float shifted = 0.0f;  // in powers of two
+};
+struct EntropyBelow {
+  float exponent;
+
+  __device__ __forceinline__ explicit EntropyBelow(float largest) : exponent(largest * kLog2E) {}
+  __device__ __forceinline__ EntropySums operator()(EntropySums sums, float x) const {
+    const float power = fmaf(x, kLog2E, -exponent);
+    const float e = power_of_two(power);
+    return {sums.sum + e, fmaf(fmaxf(power, -200.0f), e, sums.shifted)};
+  }
+};
+
+// From 2^30 on what total_below() says holds, and all that weighs something is the largest.
+__device__ __forceinline__ EntropySums totals_below(float largest, EntropySums sums) {
+  const float off = fmaf(-largest, kLog2E, largest * kLog2E);
+  const float lost = power_of_two(off);
+  if (!(fabsf(largest) < 0x1p30f)) return {1.0f, 0.0f};
+  return {lost * sums.sum, lost / kLog2E * fmaf(off, sums.sum, sums.shifted)};
+}
+
+// A part's sum of shifted exponentials below a larger value, where the part's own weigh `weight`:
+// what weighs nothing adds nothing, however far below it lies.
+__device__ __forceinline__ float shifted_below(float own, float sum, float shifted, float largest,
+                                               float weight) {
+  const float shift = own == largest ? 0.0f : own - largest;
+  return weight == 0.0f ? 0.0f : weight * fmaf(shift, sum, shifted);
+}
+
 template <Reduction kKind>
 __device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const Reduced<kKind>& b) {
   Reduced<kKind> result;
   if constexpr (lanes_of(kKind) == 1) {
     result.field[0] = fold<kKind>(a.field[0], b.field[0]);
-  } else if constexpr (kKind == Reduction::log_sum_exp) {
+  } else if constexpr (has_exponentials(kKind)) {
     const float largest = maximum(a.field[0], b.field[0]);
+    const float of_a = weight_below(a.field[0], largest);
+    const float of_b = weight_below(b.field[0], largest);
     result.field[0] = largest;
-    result.field[1] = a.field[1] * weight_below(a.field[0], largest) +
-                      b.field[1] * weight_below(b.field[0], largest);
+    result.field[1] = a.field[1] * of_a + b.field[1] * of_b;
+    if constexpr (kKind == Reduction::entropy)
+      result.field[2] = shifted_below(a.field[0], a.field[1], a.field[2], largest, of_a) +
+                        shifted_below(b.field[0], b.field[1], b.field[2], largest, of_b);
   } else {
     // As Chan does.
     const float count = a.field[0] + b.field[0];
@@ -110,7 +157,7 @@ __device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const R
 template <Reduction kKind>
 __device__ __forceinline__ void add(Reduced<kKind>& to, float x) {
   if constexpr (lanes_of(kKind) == 1) x = of_one<kKind>(x);
-  to = merge(to, Reduced<kKind>(x, kKind == Reduction::log_sum_exp ? 1.0f : 0.0f, 1.0f));
+  to = merge(to, Reduced<kKind>(x, has_exponentials(kKind) ? 1.0f : 0.0f, 1.0f));
 }
 
 // With the lane whose number differs by `mask`; both get the same bits, the lower lane's part

@@ -216,6 +216,8 @@ Value row_mean(Value x, Where where = Where::current());
 Value row_reduce(Value x, PartialKind kind, Where where = Where::current());
 Value col_reduce(Value x, PartialKind kind, Where where = Where::current());
 Value row_logsumexp(Value x, Where where = Where::current());
+// The entropy of softmax(x), in one pass over x. NaN if the largest value of a row is infinite.
+Value row_entropy(Value x, Where where = Where::current());
 Value row_m2(Value x, Where where = Where::current());  // sum of (x - mean of the row)²
 // The index of select_column and gather_rows is [M, 1]; i32 is fastest.
 Value select_column(Value x, Value index, Where where = Where::current());

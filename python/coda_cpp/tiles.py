@@ -294,8 +294,9 @@ def select_column(value: Tile, index: Tile) -> Tile:
 
 def row_reduction(value: Tile, kind: str, result: str = "") -> Reduced:
     """A reduction of each row, for the function to return: "sum", "max", "abs_max" (the largest
-    magnitude), "log_sum_exp" or "mean_m2". The last two have several results, and `result` selects
-    one ("log_sum_exp", "max", "log_sum"; "mean", "m2")."""
+    magnitude), "log_sum_exp", "mean_m2" or "entropy". The last three have several results, and
+    `result` selects one ("log_sum_exp", "max", "log_sum"; "mean", "m2"; "entropy", and those of
+    "log_sum_exp")."""
     return Reduced(value, True, kind, result)
 
 

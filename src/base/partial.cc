@@ -26,6 +26,30 @@ Lanes merge_exponentials(const Lanes& a, double, const Lanes& b, double) {
   return {largest, a[1] * weight_below(a[0], largest) + b[1] * weight_below(b[0], largest)};
 }
 
+double log_sum_result(const Lanes& lanes, int which) {
+  return which == 0 ? lanes[0] : std::log(lanes[1]);
+}
+
+// Sums of (x - own) e, with e below the part's largest, as sums of (x - largest) e below a larger
+// one. What weighs nothing adds nothing, however far below it lies.
+double shifted_below(const Lanes& part, double largest) {
+  const double weight = weight_below(part[0], largest);
+  if (weight == 0) return 0;
+  const double shift = part[0] == largest ? 0 : part[0] - largest;
+  return weight * (part[2] + shift * part[1]);
+}
+
+Lanes merge_entropies(const Lanes& a, double count_a, const Lanes& b, double count_b) {
+  Lanes merged = merge_exponentials(a, count_a, b, count_b);
+  merged[2] = shifted_below(a, merged[0]) + shifted_below(b, merged[0]);
+  return merged;
+}
+
+double entropy_result(const Lanes& lanes, int which) {
+  if (which < 2) return log_sum_result(lanes, which);
+  return std::isfinite(lanes[0]) ? std::log(lanes[1]) - lanes[2] / lanes[1] : std::nan("");
+}
+
 Lanes merge_moments(const Lanes& a, double count_a, const Lanes& b, double count_b) {
   const double delta = b[0] - a[0];
   const double share = count_b / (count_a + count_b);
@@ -60,7 +84,7 @@ constexpr std::array<PartialInfo, kPartialKindCount> kReductions = {{
      .lanes = 2,
      .results = {"max", "log_sum"},
      .both = "log_sum_exp",
-     .finish = Elementwise::log,
+     .result = log_sum_result,
      .of = [](double x) -> Lanes { return {x, 1}; },
      .merge = merge_exponentials,
      .value = kBothResults,
@@ -88,6 +112,21 @@ constexpr std::array<PartialInfo, kPartialKindCount> kReductions = {{
      .of_one = "abs(a)",
      .derivative = "select(less(a, 0), g * -1, select(less(0, a), g, 0))",
      .picks = true},
+    {.kind = K::entropy,
+     .name = "entropy",
+     .label = "entropy",
+     .letter = 'h',
+     .lanes = 3,
+     .results = {"max", "log_sum", "entropy"},
+     .both = "log_sum_exp",
+     .result = entropy_result,
+     .of = [](double x) -> Lanes { return {x, 1, 0}; },
+     .merge = merge_entropies,
+     .value = 2,
+     .beside = K::log_sum_exp,
+     .of_one = "a * 0",
+     // Of a value that weighs nothing b - a may be infinite.
+     .derivative = "exp(a - b) * ((min(b - a, 1e30) - y) * g)"},
 }};
 
 constexpr bool reductions_in_order() {
@@ -121,9 +160,7 @@ PartialLanes reduce(PartialKind kind, std::span<const double> values) {
 double result_of(PartialKind kind, const PartialLanes& lanes, int result) {
   const PartialInfo& row = info(kind);
   if (result == kBothResults) return result_of(kind, lanes, 0) + result_of(kind, lanes, 1);
-  const double lane = lanes[static_cast<size_t>(result)];
-  const bool is_last = result == row.lanes - 1;
-  return is_last && row.finish ? info(*row.finish).evaluate(lane, 0, 0) : lane;
+  return row.result == nullptr ? lanes[static_cast<size_t>(result)] : row.result(lanes, result);
 }
 
 }  // namespace coda

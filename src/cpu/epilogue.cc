@@ -103,7 +103,9 @@ class Strip {
     return {out(op, 0), tile_.stride, rows_, tile_.width(op)};
   }
 
-  float* state(const TileOp& op) const { return tile_.states + op.state * 2 * tile_.stride; }
+  float* state(const TileOp& op) const {
+    return tile_.states + op.state * kMostPartialLanes * tile_.stride;
+  }
 
   StripRows memory_rows(const TileOp& op) const {
     const int32_t* index = op.index_tensor < 0

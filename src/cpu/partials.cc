@@ -69,6 +69,11 @@ HWY_INLINE void fold_columns(const float* src, int64_t src_stride, int64_t rows,
   hn::StoreU(acc, d, state);
 }
 
+// x e, of what weighs nothing 0 however large x is.
+HWY_INLINE Vec weighed(Vec x, Vec e) {
+  return hn::IfThenZeroElse(hn::Eq(e, hn::Zero(F32())), hn::Mul(x, e));
+}
+
 void row_partial_rows(PartialKind kind, const float* src0, const float* src1, int64_t src_stride,
                       int64_t rows, int64_t cols, float* dst, int64_t row_stride,
                       int64_t lane_stride) {
@@ -82,16 +87,23 @@ void row_partial_rows(PartialKind kind, const float* src0, const float* src1, in
       case PartialKind::sum: *out = fold_span<PartialKind::sum>(a, b, cols); break;
       case PartialKind::max: *out = fold_span<PartialKind::max>(a, b, cols); break;
       case PartialKind::abs_max: *out = fold_span<PartialKind::abs_max>(a, b, cols); break;
-      case PartialKind::log_sum_exp: {
+      case PartialKind::log_sum_exp:
+      case PartialKind::entropy: {
         const float max = fold_span<PartialKind::max>(a, b, cols);
         Vec acc = hn::Zero(d);
-        if (max != kNegativeInfinity) {  // of -inf alone the sum is 0
+        Vec shifted = hn::Zero(d);
+        if (max != kNegativeInfinity) {  // of -inf alone the sums are 0
           for_span(a, b, cols, [&](Vec v, auto valid) {
-            acc = hn::Add(acc, hn::IfThenElseZero(valid, exp_of_negative(hn::Sub(v, set(max)))));
+            const Vec below = hn::Sub(v, set(max));
+            const Vec e = hn::IfThenElseZero(valid, exp_of_negative(below));
+            acc = hn::Add(acc, e);
+            shifted = hn::Add(shifted, weighed(below, e));
           });
         }
         out[0] = max;
         out[lane_stride] = hn::GetLane(hn::SumOfLanes(d, acc));
+        if (kind == PartialKind::entropy)
+          out[2 * lane_stride] = hn::GetLane(hn::SumOfLanes(d, shifted));
         break;
       }
       case PartialKind::mean_m2: {
@@ -117,6 +129,7 @@ void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride,
   for (int64_t j = 0; j < cols; j += lanes) {
     float* s0 = state + j;
     float* s1 = state + state_stride + j;
+    float* s2 = state + 2 * state_stride + j;
     const float* p = src + j;
     switch (kind) {
       case PartialKind::sum: fold_columns<PartialKind::sum>(p, src_stride, rows, fresh, s0); break;
@@ -124,20 +137,30 @@ void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride,
       case PartialKind::abs_max:
         fold_columns<PartialKind::abs_max>(p, src_stride, rows, fresh, s0);
         break;
-      case PartialKind::log_sum_exp: {
+      case PartialKind::log_sum_exp:
+      case PartialKind::entropy: {
+        const bool has_shifted = kind == PartialKind::entropy;
         Vec max = fresh ? set(kNegativeInfinity) : hn::LoadU(d, s0);
         Vec sum = fresh ? hn::Zero(d) : hn::LoadU(d, s1);
+        Vec shifted = fresh || !has_shifted ? hn::Zero(d) : hn::LoadU(d, s2);
         for (int64_t i = 0; i < rows; ++i) {
           const Vec v = hn::LoadU(d, p + i * src_stride);
           // The new sum is sum * exp(max - new max) + exp(v - new max), one of which is exp(0).
           const auto grows = hn::Gt(v, max);
-          const Vec e = exp_of_negative(hn::Neg(hn::Abs(hn::Sub(v, max))));
+          const Vec below = hn::Neg(hn::Abs(hn::Sub(v, max)));
+          const Vec e = exp_of_negative(below);
+          const auto is_nothing = hn::Eq(v, set(kNegativeInfinity));
+          // What was summed moves down by max - new max, or v adds itself.
+          const Vec moved = hn::MulAdd(shifted, e, weighed(below, hn::Mul(sum, e)));
+          const Vec more = hn::IfThenElse(grows, moved, hn::Add(shifted, weighed(below, e)));
+          shifted = hn::IfThenElse(is_nothing, shifted, more);
           const Vec next = hn::IfThenElse(grows, hn::MulAdd(sum, e, set(1.0f)), hn::Add(sum, e));
-          sum = hn::IfThenElse(hn::Eq(v, set(kNegativeInfinity)), sum, next);
+          sum = hn::IfThenElse(is_nothing, sum, next);
           max = max_or_nan(max, v);
         }
         hn::StoreU(max, d, s0);
         hn::StoreU(sum, d, s1);
+        if (has_shifted) hn::StoreU(shifted, d, s2);
         break;
       }
       case PartialKind::mean_m2: {
@@ -195,7 +218,8 @@ float combine(PartialKind kind, const float* partials, int64_t count, int64_t st
     }
     case PartialKind::max:
     case PartialKind::abs_max:
-    case PartialKind::log_sum_exp: {
+    case PartialKind::log_sum_exp:
+    case PartialKind::entropy: {
       float max = -std::numeric_limits<float>::infinity();
       for (int64_t p = 0; p < count; ++p) {
         const float value = partials[p * step];
@@ -203,13 +227,20 @@ float combine(PartialKind kind, const float* partials, int64_t count, int64_t st
           max = value;  // a NaN is kept, because every comparison with it is false
         if (std::isnan(max)) break;
       }
-      if (kind != PartialKind::log_sum_exp || lane == 0) return max;
+      if (info(kind).lanes == 1 || lane == 0) return max;
       double total = 0;
+      double shifted = 0;
       for (int64_t p = 0; p < count; ++p) {
         const float sum = second[p * step];
-        if (sum != 0) total += sum * std::exp(static_cast<double>(partials[p * step]) - max);
+        const double below = static_cast<double>(partials[p * step]) - max;
+        const double weight = sum == 0 ? 0 : std::exp(below);
+        if (weight == 0) continue;
+        total += sum * weight;
+        if (lane == 2) shifted += weight * (second[lane_stride + p * step] + below * sum);
       }
-      return static_cast<float>(std::log(total));
+      if (lane == 1) return static_cast<float>(std::log(total));
+      return std::isinf(max) ? std::numeric_limits<float>::quiet_NaN()
+                             : static_cast<float>(std::log(total) - shifted / total);
     }
     case PartialKind::mean_m2: {
       double n = 0;

@@ -22,7 +22,7 @@ void column_partial(PartialKind kind, const float* src, int64_t src_stride, int6
                     int64_t cols, int64_t row, float* state, int64_t state_stride);
 
 // Merges `count` partials. Lane l of partial p is partials[l * lane_stride + p * step]; all but the
-// last cover `full` elements, the last one `last`. `lane` picks the result of a kind with two.
+// last cover `full` elements, the last one `last`. `lane` picks the result of a kind with several.
 float combine(PartialKind kind, const float* partials, int64_t count, int64_t step,
               int64_t lane_stride, int64_t full, int64_t last, int lane);
 

@@ -23,7 +23,7 @@ struct TileContext {
   int64_t strip_rows = 0;  // divides 64
   float* accumulators = nullptr;
   float* strips = nullptr;
-  float* states = nullptr;  // two lanes for each column partial
+  float* states = nullptr;  // kMostPartialLanes for each column partial
 
   // Columns of the operation's planes in this tile, and the first of them.
   int64_t width(const TileOp& op) const {

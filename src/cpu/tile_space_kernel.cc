@@ -116,7 +116,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
   thread_.strips = own.add_floats(strip_planes_ * shape_.strip_rows * shape_.stride + kVectorPad);
-  thread_.states = own.add_floats(program_.states * 2 * shape_.stride + kVectorPad);
+  thread_.states = own.add_floats(program_.states * kMostPartialLanes * shape_.stride + kVectorPad);
   thread_.bytes =
       round_up(own.size(), 4096) + 64;  // threads' planes do not start at the same cache sets
   threads_offset_ = pieces_.add(thread_.bytes * threads_);

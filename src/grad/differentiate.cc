@@ -166,6 +166,8 @@ class Reverse {
     if (kind.needs_count) {
       const Value count = graph_.reciprocal_dim(rows ? x.shape().cols : x.shape().rows);
       names.operands.push_back(mul(sum(x), count));
+    } else if (kind.beside) {
+      names.operands.push_back(rows ? row_reduce(x, *kind.beside) : col_reduce(x, *kind.beside));
     }
     if (kind.picks) {  // plan/partition/through_memory.h says of which bits they are told
       const Value picked = equal(build_expression(kind.of_one, names), names.y);

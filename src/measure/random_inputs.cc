@@ -89,9 +89,10 @@ std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const Dim
       values[i] = static_cast<double>(range.least + static_cast<int64_t>(random() % count));
     } else {
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
-      // The second lane of a partial holds sums of positive terms.
-      const bool is_lane = decl.lanes == 2 && i >= values.size() / 2;
-      values[i] = is_lane ? 1 + unit : number_of(use, unit, sizes);
+      // The second lane of a partial holds sums of positive terms, a third one sums of negative
+      // terms.
+      const size_t lane = i / (values.size() / static_cast<size_t>(decl.lanes));
+      values[i] = lane == 0 ? number_of(use, unit, sizes) : lane == 1 ? 1 + unit : -unit;
     }
     values[i] = rounded_to(decl.dtype, values[i]);
   }

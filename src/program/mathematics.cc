@@ -145,6 +145,7 @@ class Notation {
       case PartialKind::max: return "maxima";
       case PartialKind::abs_max: return "largest magnitudes";
       case PartialKind::log_sum_exp: return "log-sum-exps";
+      case PartialKind::entropy: return "entropies of softmax";
       case PartialKind::mean_m2: return "means, and sums of (value - mean)²,";
     }
     return std::string(info(kind).name);
@@ -219,10 +220,9 @@ class Notation {
     const PartialInfo& kind = info(s.partial());
     const bool is_single = s.lane() >= 0 && s.lane() < kind.lanes;
     if (kind.lanes == 1) return {call(kind.name, {partials})};
-    const bool is_log_sum_exp = s.partial() == PartialKind::log_sum_exp;
-    if (!is_single) return {call(is_log_sum_exp ? "logsumexp" : kind.name, {partials})};
+    if (!is_single) return {call(kind.both == "log_sum_exp" ? "logsumexp" : kind.name, {partials})};
     const std::string_view result = kind.results[static_cast<size_t>(s.lane())];
-    if (is_log_sum_exp && result == "log_sum")
+    if (result == "log_sum")
       return {"logsumexp(" + partials + ") - max(" + partials + ")", Level::sum};
     return {call(result, {partials})};
   }

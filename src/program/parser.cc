@@ -272,20 +272,22 @@ class Parser final : private StatementReader {
     }
   }
 
-  // The result of a partial that has two.
+  // The result of a partial that has several.
   int lane(const PartialInfo& kind) {
-    if (kind.lanes != 2) return 0;
-    std::vector<std::string_view> known(kind.results.begin(), kind.results.end());
+    if (kind.lanes == 1) return 0;
+    std::vector<std::string_view> known(kind.results.begin(), kind.results.begin() + kind.lanes);
     if (!kind.both.empty()) known.push_back(kind.both);
-    const std::string results = "a " + std::string(kind.name) + " partial gives " + listed(known) +
-                                (kind.both.empty() ? "" : ", which is the whole: both added");
+    std::string results = "a " + std::string(kind.name) + " partial gives " + listed(known);
+    if (!kind.both.empty())
+      results +=
+          kind.lanes == 2 ? ", which is the whole: both added" : ", which is the first two added";
     if (!is(",")) throw mistake("expected ',' and the result to take, " + found() + "; " + results);
     next();
     const Place place = here();
     const std::string result = word("the result to take");
     if (result == kind.both) return kBothResults;
-    if (result == kind.results[0]) return 0;
-    if (result == kind.results[1]) return 1;
+    for (int i = 0; i < kind.lanes; ++i)
+      if (result == kind.results[static_cast<size_t>(i)]) return i;
     throw Mistake{place, results + meant(result, known)};
   }
 

@@ -75,8 +75,10 @@ Value lift_combine(const Lifting& l) {
     return mul(reduced(PartialKind::sum),
                l.graph.reciprocal_dim(rows ? x.shape().cols : x.shape().rows));
   }
-  const Value largest = reduced(PartialKind::max);  // the first result of a log-sum-exp
-  return l.step.lane() == 0 ? largest : sub(reduced(l.step.partial()), largest);
+  // What an entropy has of a log-sum-exp, and whose results those are.
+  if (l.step.lane() == kBothResults) return reduced(PartialKind::log_sum_exp);
+  const Value largest = reduced(PartialKind::max);
+  return l.step.lane() == 0 ? largest : sub(reduced(PartialKind::log_sum_exp), largest);
 }
 
 // ---- vectors ----

@@ -84,7 +84,7 @@ class Verifier {
     } else {
       check(!t.is_constant, -1, [&] { return "partial '" + t.name + "' is no constant"; });
       check(t.dtype == DType::f32, -1, [&] { return "partial '" + t.name + "' must be f32"; });
-      check(t.lanes == 1 || t.lanes == 2, -1,
+      check(t.lanes >= 1 && t.lanes <= kMostPartialLanes, -1,
             [&] { return "partial '" + t.name + "' has " + std::to_string(t.lanes) + " lanes"; });
     }
   }

@@ -69,6 +69,34 @@ TEST(Statistics, ReductionsOfEveryKind) {
   }
 }
 
+// Logits of -inf are those of tokens that are masked out: they weigh nothing, whole spans of them
+// too. Large logits that differ little keep all digits of their entropy. A row of -inf has none.
+TEST(Statistics, AnEntropyOfMaskedAndOfLargeValues) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", 200});
+  b.request.outputs.push_back({"rows", row_entropy(x)});
+  const Value turned = b.graph.input("turned", {200, "M"});
+  b.request.outputs.push_back({"columns", col_reduce(turned, PartialKind::entropy)});
+  std::vector<double> values(size_t{3} * 200, -INFINITY);
+  for (const size_t j : {70, 71, 190, 191}) values[j] = 2;  // row 0: four tokens alike
+  for (size_t j = 0; j < 200; ++j) values[200 + j] = 30000 + static_cast<double>(j % 2);
+  const DimValues sizes{{"M", 3}};
+  CompileOptions options;
+  options.sizes = sizes;
+  Values inputs{{"x", values}, {"turned", {}}};
+  for (size_t j = 0; j < 200; ++j)
+    for (const size_t row : {0, 200, 400}) inputs.at("turned").push_back(values[row + j]);
+  const Tensors results = run(compile(b.graph, b.request, options).plan, sizes, inputs, 1);
+  const double p = 1 / (1 + std::exp(-1));  // of a token of the upper half, times 100
+  const double large = std::log(100) - p * std::log(p) - (1 - p) * std::log(1 - p);
+  for (const char* name : {"rows", "columns"}) {
+    const std::vector<double> entropies = results.get(name);
+    EXPECT_NEAR(entropies[0], std::log(4), 1e-6) << name;
+    EXPECT_NEAR(entropies[1], large, 1e-6) << name;
+    EXPECT_TRUE(std::isnan(entropies[2])) << name;
+  }
+}
+
 // A maximum of magnitudes is that of values below zero too, and NaN where one value is.
 TEST(Statistics, AMaximumKeepsNaN) {
   Block b;

@@ -81,8 +81,8 @@ TEST(FinalizerEmitter, StoresInPlaceAfterSums) {
 // Few and many partials of a line (8 lanes or 32, 256 threads or 512), whole vectors of them and
 // not, and as many lines.
 TEST(FinalizerEmitter, ManyPartials) {
-  constexpr const char* kResults[] = {"sum(%)", "max(%)", "log_sum_exp(%), log_sum",
-                                      "mean_m2(%), m2", "abs_max(%)"};
+  constexpr const char* kResults[] = {"sum(%)",         "max(%)",     "log_sum_exp(%), log_sum",
+                                      "mean_m2(%), m2", "abs_max(%)", "entropy(%), entropy"};
   for (const std::string result : kResults) {
     SCOPED_TRACE(result);
     const auto of = [&](const std::string& tensor) {

@@ -114,6 +114,10 @@ TEST(ProductOnHost, Loss) {
   expect_right(tests::library_program("loss"), kRaggedSizes, "128x128p21s4");
 }
 
+TEST(ProductOnHost, Entropy) {
+  expect_right(tests::library_program("row_entropy"), kRaggedSizes, "128x128p21s4");
+}
+
 TEST(ProductOnHost, WeightGradientsAreAdded) {
   expect_right(tests::library_program("weight_gradient"), kRaggedSizes, "128x128p11s4");
 }

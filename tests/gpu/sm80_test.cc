@@ -93,6 +93,10 @@ TEST(Sm80OnHost, WeightGradientsAreAdded) {
   expect_right_on_sm80(tests::library_program("weight_gradient"), kUnevenSizes, "128x128c11s2");
 }
 
+TEST(Sm80OnHost, Entropy) {
+  expect_right_on_sm80(tests::library_program("row_entropy"), kUnevenSizes, "128x128c11s2");
+}
+
 // Every tile shape sums over K in the same order, block by block, in one set of accumulators.
 TEST(Sm80OnHost, EveryTileGivesTheSameBits) {
   const Program program = tests::library_program("residual_norm");

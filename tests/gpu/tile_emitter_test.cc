@@ -111,6 +111,22 @@ TEST(TileEmitter, TransposedCopiesAndMagnitudesAreWhatTheyMean) {
   }
 }
 
+// Each has scratch memory of its own: no thread waits between the two, so a warp that is ahead
+// would write over what the first warp has yet to read. host_kernel.h holds a warp right there.
+TEST(TileEmitter, MagnitudesOfSeveralValuesOfATile) {
+  const Program program = parse_program(R"(program magnitudes {
+    x = tile(x[M, N]:bf16)
+    abs_max_into(first, x)
+    abs_max_into(second, x * 1000)
+    abs_max_into(third, x * 0.001)
+  })");
+  for (const int64_t rows : {64, 700}) {
+    const DimValues sizes{{"M", rows}, {"N", 256}};
+    const Values inputs = tests::random_inputs(program, sizes, 3);
+    for (const int64_t gap : kGaps) expect_copies(program, sizes, inputs, gap);
+  }
+}
+
 TEST(TileEmitter, ProgramsOfPlansComputeWhatTheyMean) {
   const LlamaSizes sizes{.hidden = 144,
                          .heads = 3,
@@ -193,6 +209,32 @@ TEST(TileEmitter, RowsAreReduced) {
         expect_right(program, {{"M", rows}, {"N", columns}}, 9);
       }
     }
+  }
+}
+
+// Masked values weigh nothing, and large ones that differ little keep the digits of their entropy,
+// in the partials and in what a finalizer makes of them.
+TEST(TileEmitter, EntropiesOfMaskedAndOfLargeValues) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Program partials = parse_program("program p { row_partial(p, entropy(tile(x[M, N]))) }");
+  const Program finalizer = parse_program(
+      "program f {\n  store(e, combine_rows(entropy(p[M, N]), entropy))\n"
+      "  store(lse, combine_rows(entropy(p), log_sum_exp))\n}");
+  const DimValues sizes{{"M", 3}, {"N", 200}};
+  std::vector<double> x(size_t{3} * 200, -infinity);
+  for (const size_t j : {70, 71, 190, 191}) x[j] = 2;
+  for (size_t j = 0; j < 200; ++j) x[200 + j] = 30000 + static_cast<double>(j % 2);
+  const double p = 1 / (1 + std::exp(-1));
+  const double large = std::log(100) - p * std::log(p) - (1 - p) * std::log(1 - p);
+  for (const int64_t gap : kGaps) {
+    const Values left = run_on_host(partials, sizes, {{"x", x}}, {gap});
+    const Values results = run_on_host(finalizer, sizes, left, {gap});
+    EXPECT_NEAR(results.at("e")[0], std::log(4), 1e-6);
+    EXPECT_NEAR(results.at("e")[1], large, 2e-5);
+    EXPECT_TRUE(std::isnan(results.at("e")[2]));
+    EXPECT_NEAR(results.at("lse")[0], 2 + std::log(4), 1e-6);
+    EXPECT_NEAR(results.at("lse")[1], 30001 + std::log(100 / p), 0.002);
+    EXPECT_EQ(results.at("lse")[2], -infinity);
   }
 }
 

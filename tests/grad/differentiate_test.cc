@@ -110,6 +110,7 @@ TEST(Differentiate, Reductions) {
       [](Value x) { return col_sum(x * x); },
       [](Value x) { return row_logsumexp(x); },
       [](Value x) { return row_m2(x); },
+      [](Value x) { return row_entropy(x) + row_logsumexp(x); },
       [](Value x) { return group_sum(x * x, 2); },
       [](Value x) { return mul(x, group_repeat(group_sum(x, 3), 3)); },
       [](Value x) { return col_sum(row_sum(x * x)); },

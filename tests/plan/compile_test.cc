@@ -174,5 +174,29 @@ TEST(Compile, ReductionsOfEveryKind) {
   }
 }
 
+// A policy loss takes the log-probability and the entropy of the same logits: both are results of
+// one partial, and the backward reduces nothing along the logits.
+TEST(Compile, AnEntropyAndALogSumExpOfOneValueAreOnePartial) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", 48});
+  const Value logits = linear(x, b.parameter("w", {130, 48}));
+  const Value d = logits - row_logsumexp(logits);
+  const Value chosen = select_column(logits, b.graph.table("t", {"M", 1}, DType::i32));
+  b.wants_gradient(x, "dx");
+  b.seed(chosen - row_logsumexp(logits), "log_probability");
+  b.seed(-row_sum(exp(d) * d), "entropy");
+  CompileOptions options;
+  options.sizes = {{"M", 70}};
+  const Plan plan = compile(b.graph, b.request, options).plan;
+  int partials = 0;
+  for (const PlanTensor& t : plan.tensors) {
+    if (t.decl.kind == TensorKind::dense) continue;
+    ++partials;
+    EXPECT_EQ(t.decl.lanes, 3) << t.decl.name;
+  }
+  EXPECT_EQ(partials, 1);
+  expect_equal(b, plan, options.sizes, 5);
+}
+
 }  // namespace
 }  // namespace coda

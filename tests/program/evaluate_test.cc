@@ -181,27 +181,35 @@ TEST(Evaluate, CombinedPartialsAreTheReductionOfTheWholeLine) {
     for (double value : x) sum += value, largest = std::max(largest, value);
     for (double value : x) exponentials += std::exp(value - largest);
     for (double value : x) squares += (value - sum / size) * (value - sum / size);
+    double entropy = 0;
+    for (double value : x) {
+      const double p = std::exp(value - largest) / exponentials;
+      entropy -= p * std::log(p);
+    }
     for (const bool rows : {true, false}) {
       const DimValues sizes =
           rows ? DimValues{{"M", 1}, {"N", size}} : DimValues{{"M", size}, {"N", 1}};
       const std::string kind = rows ? "row_partial(" : "column_partial(";
       TensorValues partials =
           run("x = tile(x[M, N])\n" + kind + "a, sum(x))\n" + kind + "b, max(x))\n" + kind +
-                  "c, log_sum_exp(x))\n" + kind + "d, mean_m2(x))",
+                  "c, log_sum_exp(x))\n" + kind + "d, mean_m2(x))\n" + kind + "e, entropy(x))",
               sizes, {{"x", x}});
       const std::string call = rows ? "combine_rows(" : "combine_columns(";
-      const TensorValues result =
-          run("store(sum, " + call + "sum(a[M, N])))\nstore(max, " + call + "max(b[M, N])))\n" +
-                  "store(m, " + call + "log_sum_exp(c[M, N]), max))\n" + "store(l, " + call +
-                  "log_sum_exp(c), log_sum))\n" + "store(mean, " + call +
-                  "mean_m2(d[M, N]), mean))\n" + "store(squares, " + call + "mean_m2(d), m2))",
-              sizes, partials);
+      const TensorValues result = run(
+          "store(sum, " + call + "sum(a[M, N])))\nstore(max, " + call + "max(b[M, N])))\n" +
+              "store(m, " + call + "log_sum_exp(c[M, N]), max))\n" + "store(l, " + call +
+              "log_sum_exp(c), log_sum))\n" + "store(mean, " + call + "mean_m2(d[M, N]), mean))\n" +
+              "store(squares, " + call + "mean_m2(d), m2))\n" + "store(entropy, " + call +
+              "entropy(e[M, N]), entropy))\n" + "store(lse, " + call + "entropy(e), log_sum_exp))",
+          sizes, partials);
       EXPECT_NEAR(result.at("sum")[0], sum, 1e-11);
       EXPECT_EQ(result.at("max")[0], largest);
       EXPECT_EQ(result.at("m")[0], largest);
       EXPECT_NEAR(result.at("l")[0], std::log(exponentials), 1e-12);
       EXPECT_NEAR(result.at("mean")[0], sum / size, 1e-12);
       EXPECT_NEAR(result.at("squares")[0], squares, 1e-9);
+      EXPECT_NEAR(result.at("entropy")[0], entropy, 1e-11);
+      EXPECT_NEAR(result.at("lse")[0], largest + std::log(exponentials), 1e-11);
     }
   }
 }

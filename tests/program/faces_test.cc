@@ -46,6 +46,7 @@ Faces products() {
   p.row_partial("sums", PartialKind::log_sum_exp, l);
   p.row_partial("squares", PartialKind::sum, l * l);
   p.row_partial("moments", PartialKind::mean_m2, l);
+  p.row_partial("entropies", PartialKind::entropy, l);
   p.column_partial("largest", PartialKind::max, z);
   p.column_partial("magnitudes", PartialKind::abs_max, z);
   p.store_transposed("z_turned:e4m3", z);

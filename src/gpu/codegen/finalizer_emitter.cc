@@ -240,9 +240,13 @@ class KernelWriter {
 
   // One result of a Combine step.
   std::string result(const Step& s, int lane) {
-    const std::string text = filled("$.lane($)", {combined(s), std::to_string(lane)});
-    const PartialInfo& kind = info(s.partial());
-    return kind.finish && lane == kind.lanes - 1 ? expression(*kind.finish, {text}) : text;
+    const std::string of = combined(s);
+    const std::string text = filled("$.lane($)", {of, std::to_string(lane)});
+    if (lane == 0 || !info(s.partial()).result) return text;
+    const std::string log_sum = expression(Elementwise::log, {of + ".lane(1)"});
+    // Below an infinite value there is no entropy.
+    return lane == 1 ? log_sum
+                     : filled("$ - $ / $.lane(1) + 0.0f * $.lane(0)", {log_sum, text, of, of});
   }
 
   // Loads a scalar, or the vector element of the line, in the line's first thread.

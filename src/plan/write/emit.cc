@@ -89,8 +89,24 @@ class Emission {
     ProgramWriter writer(joint_, partition_, names_, name, at,
                          at.slot >= partition_.order.boundary);
     for (int id : roots.stores) writer.store_tile(id);
-    for (int id : roots.reductions) writer.reduce(id);
+    for (int id : roots.reductions) {
+      const int with = reduction_with_lanes_of(id, roots.reductions);
+      names_.reduce_with(id, with);
+      if (with == id) writer.reduce(id);
+    }
     return writer;
+  }
+
+  // The partials of an entropy have those of a log-sum-exp of the same values.
+  int reduction_with_lanes_of(int id, const std::vector<int>& reductions) const {
+    const Node& n = graph_.node(id);
+    if (n.op == Op::select_column || n.reduction != PartialKind::log_sum_exp) return id;
+    for (int other : reductions) {
+      const Node& o = graph_.node(other);
+      if (o.op == n.op && o.operands == n.operands && o.reduction == PartialKind::entropy)
+        return other;
+    }
+    return id;
   }
 
   void write_program(PlanPoint at, const ProgramWork& work) {

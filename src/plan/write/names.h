@@ -35,6 +35,12 @@ class TensorNames {
   // A vector in memory; `result`: which number of a reduction with two (is_pair), else -1.
   std::string vector(int id, int result = -1);
   std::string partial(int id, PartialKind kind, const Shape& shape, TensorKind tensor_kind);
+  // Reduction `id` takes its results from the partials of `other`, which is `id` or an entropy.
+  void reduce_with(int id, int other) { reduced_with_[id] = other; }
+  int reduced_with(int id) const {
+    const auto found = reduced_with_.find(id);
+    return found == reduced_with_.end() ? id : found->second;
+  }
   // Reduces the second members of pairs to a partial of their own and returns its name; "" if that
   // is not possible.
   std::string reduce_members_apart(const std::string& partial);
@@ -82,6 +88,7 @@ class TensorNames {
   std::map<int, std::string> caller_names_;  // outputs and gradients
   std::map<int, DType> caller_types_;
   std::map<int, const GradientRequest*> gradients_;
+  std::map<int, int> reduced_with_;
   std::map<int, int> summands_;  // tensors that calls add to -> the final gradient
   std::map<int, std::pair<int, Dim>>
       part_of_;  // part of a concatenation -> (concatenation, offset)

@@ -260,8 +260,9 @@ int ProgramWriter::vector_value(int id) {
 }
 
 Step ProgramWriter::combine(int id, int result) {
-  const Node& n = graph_.node(id);
-  const int of = tensor(names_.partial(id, n.reduction, {}, partial_kind(n)));
+  const int with = names_.reduced_with(id);
+  const Node& n = graph_.node(with);
+  const int of = tensor(names_.partial(with, n.reduction, {}, partial_kind(n)));
   return {steps::Combine{of, n.reduction, result}, n.shape};
 }
 
