@@ -97,6 +97,8 @@ TEST(Meeting, IdleAndSlowOnesHoldNobody) {
   std::vector<Socket> idle;
   std::atomic<bool> is_over = false;
   std::jthread slow;
+  int ends[2];  // by which the others learn that the idle ones are there
+  ASSERT_EQ(pipe(ends), 0);
   started.meanwhile = [&](const std::vector<pid_t>&, int port) {
     for (int i = 0; i < 500; ++i) idle.push_back(connect_until("127.0.0.1", port, soon()));
     slow = std::jthread([&] {
@@ -105,12 +107,16 @@ TEST(Meeting, IdleAndSlowOnesHoldNobody) {
         std::this_thread::sleep_for(50ms);
       }
     });
+    EXPECT_EQ(write(ends[1], "12", 2), 2);
   };
-  const Ended ended = in_processes(started, [](const ProcessPlace& place, const Socket& listening) {
-    if (place.rank > 0) std::this_thread::sleep_for(1s);  // behind the idle ones
-    meet(place, listening);
-  });
+  const Ended ended =
+      in_processes(started, [&](const ProcessPlace& place, const Socket& listening) {
+        char rank = 0;
+        if (place.rank > 0) require(read(ends[0], &rank, 1) == 1, "the test has ended");
+        meet(place, listening);
+      });
   is_over = true;
+  for (const int end : ends) close(end);
   EXPECT_EQ(ended.statuses, (std::vector{0, 0, 0})) << ended.printed;
   EXPECT_LE(lines_of(ended.printed), 8);
 }
