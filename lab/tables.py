@@ -452,7 +452,7 @@ def tuned() -> str:
                    figure(statistics.median(ratios)), figure(max(ratios))]])
 
 
-TABLES = {"block_errors": block_errors, "block_times": block_times, 
+TABLES = {"block_errors": block_errors, "block_times": block_times,
           "fp8_losses": fp8_losses, "fp8_losses_before": fp8_losses_before,
           "fp8_steps": fp8_steps, "library": library,
           "loss_chunks": loss_chunks, "planning": planning, "programs": programs,

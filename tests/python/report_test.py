@@ -80,7 +80,8 @@ class Reports(unittest.TestCase):
     def test_multiplications_are_those_of_the_sizes(self):
         """2 times the sizes of rows, contraction and columns, which all differ."""
         rows, inner, columns = 6, 5, 7
-        weight, bias = (nn.Parameter(torch.randn(*shape)) for shape in ((inner, columns), (columns,)))
+        weight = nn.Parameter(torch.randn(inner, columns))
+        bias = nn.Parameter(torch.randn(columns))
         layer = nn.Linear(inner, columns)
         ways = {
             "linear": lambda x: layer(x), "matmul": lambda x: x @ weight,

@@ -423,7 +423,8 @@ class Arguments(unittest.TestCase):
                  "one twice": (stacked((0, 0)), 0), "the last": (stacked((1,)), 0),
                  "along columns": (stacked((0, 1), 1), 0), "along rows": (stacked((0, 1), 0, 0), 0),
                  "parts": (split((0, 1, 2)), 1), "parts, turned": (split((2, 0, 1)), 0),
-                 "a part twice": (split((0, 1, 1)), 0), "parts, along rows": (split((0, 1, 2), 0), 0)}
+                 "a part twice": (split((0, 1, 1)), 0),
+                 "parts, along rows": (split((0, 1, 2), 0), 0)}
         for name, (function, fused_losses) in loops.items():
             made = self._same(function, name=name)
             self.assertEqual("log_softmax" in "".join(made.regions), bool(fused_losses), name)

@@ -43,7 +43,8 @@ class Sources(unittest.TestCase):
     def test_rows_of_tables(self):
         """Of a table of 3 rows: that of a position, and that of a group of rows."""
         table, rows = torch.randn(3, 8), 12
-        for form, expected in (("positions", [0, 1, 2] * 4), ("groups", [0] * 4 + [1] * 4 + [2] * 4)):
+        for form, expected in (("positions", [0, 1, 2] * 4),
+                               ("groups", [0] * 4 + [1] * 4 + [2] * 4)):
             made = Source(form, (0, 1), 8).read(table, rows)
             self.assertEqual((made.tolist(), made.dtype), (expected, torch.int32))
 
@@ -57,7 +58,8 @@ class Sources(unittest.TestCase):
         index = torch.tensor([0, 5, -100, 2**31, 2**32 + 1, -2**33])
         made = Source("index").read(index, 6)
         self.assertEqual(made.tolist(), [0, 5, -100, 2**31 - 1, 2**31 - 1, -2**31])
-        for ignored, right, wrong in ((None, [0, 4], [5]), (None, [0], [-1]), (-100, [-100, 4], [-99]),
+        for ignored, right, wrong in ((None, [0, 4], [5]), (None, [0], [-1]),
+                                      (-100, [-100, 4], [-99]),
                                       (7, [7, 0], [5]), (-100, [0], [2**32])):
             source = Source("index", within=(5, ignored))
             self.assertEqual(source.read(torch.tensor(right), 2).tolist(), right)

@@ -83,7 +83,8 @@ def fx_args(node, place):
 def memories(graph):
     """Which tensors lie in the same memory, by the place of the first."""
     first = {}
-    return [first.setdefault(node.meta[trace.MEMORY], place) for place, node in enumerate(graph.nodes)
+    return [first.setdefault(node.meta[trace.MEMORY], place)
+            for place, node in enumerate(graph.nodes)
             if node.meta.get(trace.MEMORY) is not None]
 
 
