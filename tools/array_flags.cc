@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reports a name that occurs in two files, because otherwise the order of the flags would matter.
 #include "array_flags.h"
 
 #include "coda/messages.h"

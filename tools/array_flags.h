@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that name files of arrays (.npz, .safetensors).
+// Flags for files of arrays (.npz, .safetensors).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,11 +10,11 @@
 
 namespace coda::tools {
 
-// May be given several times.
+// The flag may be repeated.
 CLI::Option* add_array_files(CLI::App& command, const std::string& flag,
                              std::vector<std::string>& files, const std::string& help);
 
-// Throws Error for a file that cannot be read and for a name that two files have.
+// Throws Error for an unreadable file, and for a name that occurs in two files.
 Arrays read_all_arrays(const std::vector<std::string>& files);
 
 }  // namespace coda::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda bench: the time of a program, or of a LLaMA block without attention, beside that of the
-// products inside it alone; on the GPU where there is one, else on the CPU.
+// coda bench: times a program, or a LLaMA block without attention, and its GEMMs alone for
+// comparison; on the GPU if there is one, else on the CPU.
 #include "bench.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ namespace coda::tools {
 namespace {
 
 struct BenchFlags {
-  std::string backend;  // empty: the GPU where there is one
+  std::string backend;  // empty: the GPU if there is one
   double seconds = 1.0;
   std::vector<std::string> regimes{"sustained", "cool", "interleaved"};
   int rounds = 15;
@@ -45,7 +45,7 @@ struct BenchFlags {
                     .cool_rounds = has("cool") ? rounds : 0,
                     .interleaved_rounds = has("interleaved") ? rounds : 0},
             .cpu = {.rounds = rounds, .most_seconds = limit},
-            // For whoever waits: a minute and more on a GPU.
+            // Progress for the user: a GPU measurement takes a minute or more.
             .says = [](const std::string& what) { fmt::print(stderr, "coda: {}\n", what); }};
   }
   void add_to(CLI::App& command) {
@@ -145,9 +145,9 @@ void bench_block(const BlockFlags& flags) {
   options.rates = on_gpu ? h200_rates() : cpu_rates();
   options.storage = storage;
   options.eight_bits = eight_bits_of(flags.dtype);
-  options.copies_are_given = true;  // in training the optimizer leaves them
+  options.copies_are_given = true;  // in training, the optimizer stores them
   options.sizes = {{"M", size.tokens}};
-  options.overwrite_saved = true;  // as in training: one backward for each forward
+  options.overwrite_saved = true;  // as in training: each forward has one backward
   const bool is_fast = flags.objective.empty() ? on_gpu : flags.objective == "speed";
   options.objective = is_fast ? Objective::speed : Objective::memory;
   MeasureOptions measuring = flags.bench.options();
@@ -179,7 +179,7 @@ void bench_block(const BlockFlags& flags) {
        flags.bench.json);
 }
 
-// All but the file, which `coda bench` may go without.
+// All flags except the file, which `coda bench` may omit.
 void add_program_flags(CLI::App& command, ProgramBenchFlags& flags) {
   command.add_option("--sizes", flags.sizes, "Sizes of its symbols: M=16384,N=2048,K=2048")
       ->delimiter(',')

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats a table and JSON. The GEMMs alone are the reference for all ratios.
 #include <fmt/format.h>
 
 #include "bench.h"
@@ -6,7 +7,7 @@
 namespace coda::tools {
 namespace {
 
-// In the regime that comes first of those that were measured.
+// The time in the first regime that was measured.
 double first_ms(const Timed& candidate) {
   for (const TimingRegime& regime : kTimingRegimes) {
     if ((candidate.*regime.times).median_ms > 0) return (candidate.*regime.times).median_ms;
@@ -24,7 +25,7 @@ std::string times_text(const Spread& times) {
   return fmt::format("{:.4f} ({:.4f} to {:.4f})", times.median_ms, times.low_ms, times.high_ms);
 }
 
-// In the unit of the column; a copy, which multiplies nothing, names its own.
+// The rate in the column's unit; a copy, which multiplies nothing, has its own unit.
 std::string rate_text(const Measured& measured, const Timed& candidate, double ms) {
   const double gigabytes = measured.moved_bytes * 1e-6 / ms;
   if (measured.flops == 0) return fmt::format("{:.{}f}", gigabytes, gigabytes < 10 ? 3 : 0);

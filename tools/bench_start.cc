@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda bench start: what starting costs. Each part runs in a process of its own with a cache folder
-// of its own, first with nothing in it and then with all kernels, because a process that has
-// compiled once is warm. Times begin when the driver's context exists.
+// coda bench start: measures start-up costs. Each part runs in its own process and cache folder,
+// first with an empty cache and then with all kernels, because a process that has already compiled
+// is warm. Times start when the driver's context exists.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// What `part` returns, from a process of its own with this cache.
+// Runs `part` in a new process with this cache and returns its result.
 Json in_its_own_process(const std::string& cache, const std::function<Json()>& part) {
   int ends[2];
   require(pipe(ends) == 0, "cannot make a pipe for a process of its own");
@@ -96,7 +96,7 @@ class Part {
     return made;
   }
 
-  // Milliseconds from its text to its first result.
+  // Milliseconds from the program's text to its first result.
   double first_call(Backend& backend, const char* text, const DimValues& sizes) {
     const Program parsed = parse_program(text);
     std::vector<TensorView> views = tensors(backend, parsed, sizes);
@@ -132,7 +132,7 @@ void run(Session& session) {
   session.backward();
 }
 
-// A block's plan, backend and session, and its first run.
+// A block's plan, backend, session and first run.
 Json block_start(const Part& part) {
   Json times;
   auto start = Clock::now();
@@ -165,7 +165,7 @@ Json cold() {
   return times;
 }
 
-// Microseconds of the host, the median of rounds that begin with an idle GPU.
+// Host time in microseconds: the median over rounds that start with an idle GPU.
 double host_us(Backend& backend, int calls, const std::function<void()>& call) {
   constexpr int kRounds = 21;
   std::vector<double> rounds;
@@ -209,7 +209,7 @@ Json warm() {
 }  // namespace
 
 void bench_start(bool as_json) {
-  // No context in this process: the driver's does not outlive a fork.
+  // This process must not have a context, because a driver context does not survive a fork.
   std::string folder = (fs::temp_directory_path() / "coda-start-XXXXXX").string();
   require(mkdtemp(folder.data()) != nullptr, "cannot make a folder for a cache at " + folder);
   Json result;

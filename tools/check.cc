@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda check: whether a program is well formed, computes what its author means, and is computed by
-// the backends as it says; of a graph, whether its plan is (check_graph.h). docs/checking.md is
-// about it.
+// coda check: whether a program is valid, computes what its author means, and runs correctly on the
+// backends; for a graph, whether its plan does (check_graph.h). See docs/checking.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -40,8 +39,8 @@ struct CheckFlags {
   std::optional<double> tolerance;
   std::vector<std::string> backward_of;
   std::vector<std::string> sizes;
-  std::string backend;  // empty: all that there are
-  std::string storage;  // of matrices that are fp32 in the files; empty: as they are
+  std::string backend;  // empty: all available
+  std::string storage;  // of matrices that are fp32 in the files; empty: keep
   size_t configurations = 4;
   uint64_t seed = 1;
   bool backward = true;
@@ -49,7 +48,7 @@ struct CheckFlags {
   bool json = false;
 };
 
-// The sizes that are a program's.
+// The sizes of this program's symbols.
 DimValues sizes_of(const Program& program, const DimValues& all) {
   DimValues sizes;
   for (const std::string& symbol : symbols_of(program)) sizes[symbol] = all.at(symbol);
@@ -86,7 +85,7 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
   }
 }
 
-// The error that rounding inputs and results to their types may make; fp32's where all are.
+// The error that rounding inputs and results to their types may cause; fp32's if all are fp32.
 double usual_tolerance(const std::vector<Program>& programs) {
   double tolerance = 1e-5;
   for (const Program& program : programs) {
@@ -190,7 +189,7 @@ void run(const CheckFlags& flags) {
     for (const Program& program : programs) require_sizes(program, given);
     all = {given};
   }
-  // A line is seen when it is written, also where the output is a file.
+  // Line buffering, so that lines appear at once even if the output is a file.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   const std::string why = flags.backend == "cpu" ? "" : why_no_gpu();
   require(flags.backend != "gpu" || why.empty(), "--backend gpu: " + why);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the graph and passes the reports to CheckOutput.
 #include "check_graph.h"
 
 #include <cstdio>
@@ -24,7 +25,7 @@ void check_graph(const NamedGraph& named, const GraphCheck& how) {
                 : "no input of the graph has the size " + symbol +
                       ": give all sizes, as in --sizes " + symbol + "=128");
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // as of programs
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // as for programs
   const std::string why = how.backend == "cpu" ? "" : why_no_gpu();
   require(how.backend != "gpu" || why.empty(), "--backend gpu: " + why);
   CheckOutput output(how.json);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda check of a graph: its compiled plan, and the derived backward, against the graph in float64.
+// coda check for a graph: compares its compiled plan and the derived backward with the graph in
+// float64.
 #pragma once
 
 #include <string>
@@ -9,13 +10,13 @@
 namespace coda::tools {
 
 struct GraphCheck {
-  DimValues sizes{};      // empty: usual ones, where all symbols are sizes of inputs
-  std::string backend{};  // "cpu", "gpu"; empty: all that there are
+  DimValues sizes{};      // empty: defaults, if inputs have all symbols
+  std::string backend{};  // "cpu", "gpu"; empty: all available
   uint64_t seed = 1;
   bool backward = true;
   bool json = false;
 };
-// Throws Error where something is wrong.
+// Throws Error if something is wrong.
 void check_graph(const NamedGraph& named, const GraphCheck& how);
 
 }  // namespace coda::tools

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Converts reports to text and JSON.
 #include "check_report.h"
 
 #include <fmt/format.h>

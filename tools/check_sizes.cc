@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sizes are chosen by the factors of symbols, so that for example head counts stay small.
 #include "check_sizes.h"
 
 #include <algorithm>
@@ -33,8 +34,8 @@ Factors factors_of(const NamedGraph& named) {
   return factors;
 }
 
-// Sizes that fill tiles, ragged ones, and ones smaller than any tile. Of heads, as in 128*H, there
-// are few.
+// Sizes that fill tiles, ragged sizes, and sizes smaller than any tile. Symbols with a factor, as
+// in 128*H, stay small.
 std::vector<DimValues> usual_sizes(const Factors& factors) {
   constexpr int64_t kRagged[] = {77, 131, 203, 67, 95, 149};
   std::vector<DimValues> all(3);
@@ -43,7 +44,7 @@ std::vector<DimValues> usual_sizes(const Factors& factors) {
     const auto divided = [f = factor](int64_t size, int64_t least) {
       return f < 8 ? size : std::max(least, size / f);
     };
-    all[0][symbol] = divided(128 + 64 * i, 2);  // one head alone cannot be mistaken for another
+    all[0][symbol] = divided(128 + 64 * i, 2);  // several heads, to tell them apart
     all[1][symbol] = divided(kRagged[i % 6], 1);
     all[2][symbol] = divided(1 + 7 * i, 1);
     ++i;
@@ -52,7 +53,7 @@ std::vector<DimValues> usual_sizes(const Factors& factors) {
   return all;
 }
 
-// Sizes at which finite differences take no time: small, and nothing is the only one of its kind.
+// Sizes for fast finite differences: small, but never 1.
 DimValues small_sizes(const Factors& factors) {
   DimValues sizes;
   int64_t size = 5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes at which files are checked where none are given.
+// Default sizes for checking files.
 #pragma once
 
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace coda::tools {
 
-// Each symbol of the tensors' shapes with the largest number that it is multiplied by.
+// For each symbol in the tensors' shapes, the largest factor that multiplies it.
 using Factors = std::map<std::string, int64_t>;
 Factors factors_of(const std::vector<Program>& programs);
 Factors factors_of(const NamedGraph& named);  // of its inputs
 
-// Sizes that fill tiles, ragged ones, and ones smaller than any tile.
+// Sizes that fill tiles, ragged sizes, and sizes smaller than any tile.
 std::vector<DimValues> usual_sizes(const Factors& factors);
-// At which finite differences take no time.
+// Sizes for fast finite differences.
 DimValues small_sizes(const Factors& factors);
 
 }  // namespace coda::tools

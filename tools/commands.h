@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `coda`. Each adds its flags and help to the app, and runs when it is parsed;
-// errors leave as exceptions, and main makes one line and an exit status of them.
+// The subcommands of `coda`. Each adds its flags and help to the app and runs when it is parsed.
+// Errors are exceptions, which main turns into one line and an exit status.
 #pragma once
 
 namespace CLI {

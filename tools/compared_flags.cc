@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Numbers are normalised, so that equal values in different notation compare equal.
 #include "compared_flags.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ constexpr std::string_view kOfThisProcess[] = {"help", "device", "gpus", "proces
 constexpr std::string_view kPaths[] = {"data",   "ids",       "out",    "init",
                                        "config", "tokenizer", "profile"};
 
-// 1e-3 and 0.001 are one value.
+// Makes 1e-3 and 0.001 equal.
 std::string as_number(const std::string& text) {
   double value = 0;
   const char* const end = text.data() + text.size();

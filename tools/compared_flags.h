@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a command that all processes of a run must be given alike.
+// The flags of a command that must be equal in all processes of a run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,9 +8,9 @@
 
 namespace coda::tools {
 
-// All flags as they stand, for Communicator::require_same. A path may be another one on each
-// machine, so only whether it is given counts, and what lies there is compared when it is read.
-// Flags that say which process this one is are left out.
+// All flags with their values, for Communicator::require_same. A path may differ between machines,
+// so only its presence is compared; its contents are compared when they are read. Flags that
+// identify the process are left out.
 Settings compared_flags(const CLI::App& command);
 
 }  // namespace coda::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda compile: fills the cache of kernels ahead, for a machine with a GPU; none is needed here.
+// coda compile: fills the kernel cache ahead of time for a machine with a GPU; needs no GPU itself.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The two flags exclude each other; load() reports which one is missing or unreadable.
 #include "data_flags.h"
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that say what to read: --data, a text or a folder of texts, or --ids, a file of token ids.
+// Flags for the data to read: --data, a text or a folder of texts, or --ids, a file of token ids.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda derive: the backward of programs as programs, and of a graph as a graph, to be read, edited
-// and checked.
+// coda derive: writes the backward of programs as programs, and of a graph as a graph, for reading,
+// editing and checking.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -26,13 +26,13 @@ namespace {
 struct DeriveFlags {
   std::vector<std::string> programs;
   std::vector<std::string> sizes;
-  std::vector<std::string> gradients;  // names of inputs; empty: all that have one
-  std::string dtype;                   // empty: as what products of the programs read
+  std::vector<std::string> gradients;  // names of inputs; empty: all with a gradient
+  std::string dtype;                   // empty: the type that GEMMs of the programs read
   std::string objective = "memory";
   std::string out;
 };
 
-// Plans are compared at some sizes: what the user leaves out is as large as a usual matrix.
+// Plans are compared at some sizes; symbols without a size get this one.
 constexpr int64_t kUsualSize = 2048;
 
 struct Derived {
@@ -99,7 +99,7 @@ std::set<std::string> read_by(const std::vector<PlanStep>& steps) {
   return read;
 }
 
-// What a tensor is a view of, or itself.
+// The owner of a view; else the tensor itself.
 std::string viewed(const Plan& plan, const std::string& name) {
   const std::string& of = plan.tensor(name).view_of;
   return of.empty() ? name : viewed(plan, of);
@@ -378,7 +378,7 @@ void keep_types(std::vector<Program>& derived, const std::vector<Program>& given
   }
 }
 
-// Numbered, so that FOLDER/*.coda names them in the order in which they run.
+// Numbers the files, so that FOLDER/*.coda lists them in execution order.
 void write_programs(const Derived& derived, const std::filesystem::path& folder) {
   int number = 0;
   for (const auto* group : {&derived.forward, &derived.backward}) {

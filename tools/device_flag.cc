@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Maps names of devices and attention kernels to BackendOptions.
 #include "device_flag.h"
 
 namespace coda::tools {

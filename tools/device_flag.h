@@ -15,7 +15,7 @@ struct DeviceFlags {
   std::string attention = "repeatable";
 
   void add_to(CLI::App& command);
-  // `number`: of the GPU; -1: the first. Throws Error where the machine lacks what is asked for.
+  // `number`: of the GPU; -1: the first. Throws Error if the machine lacks the requested device.
   std::unique_ptr<Backend> backend(int number = -1) const;
 };
 

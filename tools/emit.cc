@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda emit: the CUDA text of programs, or of all programs of a model's plan, each text once. No
-// GPU is needed.
+// coda emit: prints the CUDA text of programs, or of all programs of a model's plan, without
+// duplicates. Needs no GPU.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,7 +19,8 @@ struct EmitFlags {
   bool choices = false;
 };
 
-// The choice of each kernel with products and why, then all others, as the model ranks them.
+// Prints the choice for each GEMM kernel and its source, then all other choices in the model's
+// order.
 void print_choices(const ProgramFlags& flags) {
   for (const SizedPlan& one : flags.plans()) {
     for (const KernelChoice& kernel : kernel_choices(one.plan, one.sizes)) {

@@ -62,8 +62,8 @@ void print(const EvalFlags& flags, const Evaluation& result, bool is_bytes, doub
   if (is_sparse) fmt::print("experts     had no room for {} choices\n", result.dropped);
 }
 
-// 2048 tokens' worth of sequences, or as many fewer as make the last batch full: a row without
-// tokens takes as long as another.
+// Sequences for about 2048 tokens, reduced so that the last batch is full: a row without tokens
+// takes as long as any other.
 int64_t batch_of(const EvalFlags& flags, int64_t predicted) {
   const int64_t most = std::max<int64_t>(1, 2048 / flags.sequence);
   const auto times = [](int64_t count, int64_t of) { return (count + of - 1) / of; };

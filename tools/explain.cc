@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda explain: the plan of a model, of a graph, or of programs lifted to one; fused against
-// unfused.
+// coda explain: prints the plan of a model, a graph, or programs lifted to a graph, and compares
+// fused with unfused.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ struct ExplainFlags {
   int64_t sequence = 2048;
   int64_t loss_rows = kAutomaticChunkRows;
   double expert_capacity = 0;
-  std::string dtype;  // empty: fp32, or of files what load_programs finds
+  std::string dtype;  // empty: fp32, or what load_programs finds in files
   std::string fp8_except;
   std::string objective = "memory";
   std::string recompute = "norms";
@@ -78,7 +78,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   return plan;
 }
 
-// Of a model's training step, where it would run. A trainer keeps the weights' copies in 8 bits.
+// The memory of a model's training step on the target. A trainer keeps the weights' 8-bit copies.
 std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPlan& explained) {
   const ExplainedGraph& source = explained.source;
   if (source.model == nullptr || flags.task != "train") return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explained plans as text for a person, and as JSON.
+// Prints explained plans as text and as JSON.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lifts programs, compiles graphs, and times plan steps on the CPU.
 #include "explained_plan.h"
 
 #include <CLI/CLI.hpp>
@@ -25,7 +26,7 @@ std::string listed(const std::set<std::string>& names) {
   return list.empty() ? " none" : list;
 }
 
-// Throws Error where a symbol has no size, and where a size is none of theirs.
+// Throws Error for symbols without a size and for sizes of unknown symbols.
 void require_known_sizes(const std::string& file, const std::set<std::string>& symbols,
                          const DimValues& sizes, const std::string& what) {
   for (const std::string& symbol : symbols) {
@@ -94,7 +95,7 @@ std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes) {
   for (int round = 0; round <= kRounds; ++round) {
     session.forward();
     if (!plan.backward.empty()) session.backward();
-    if (round == 0) continue;  // warms caches up
+    if (round == 0) continue;  // warms up caches
     size_t i = 0;
     for (const StepTiming& t : session.forward_timings()) times[i++].push_back(t.seconds);
     for (const StepTiming& t : session.backward_timings()) times[i++].push_back(t.seconds);
@@ -109,7 +110,8 @@ std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes) {
 
 namespace {
 
-// Of the matrices that a plan adds: the 16 bits that a product of the program reads, else fp32.
+// The type of matrices that a plan adds: the 16-bit type that a GEMM of the program reads, else
+// fp32.
 DType usual_storage(const Program& program) {
   for (const Step& step : program.steps) {
     if (step.kind() != StepKind::gemm) continue;
@@ -175,7 +177,7 @@ DimValues parse_sizes(const std::vector<std::string>& sizes) {
     const bool is_number = equals != std::string::npos &&
                            std::from_chars(word.data() + equals + 1, end, value).ptr == end &&
                            value > 0;
-    // A wrong command line, as every option that cannot be read.
+    // Reports a wrong command line, as for any option that cannot be parsed.
     const auto expect = [](bool holds, const std::string& otherwise) {
       if (!holds) throw CLI::ValidationError("--sizes", otherwise);
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiled plan with what each of its steps costs, for `coda explain`.
+// A compiled plan with the cost of each step, for `coda explain`.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace coda::tools {
 
-// What is compiled: the graph of a model, or one lifted from programs.
+// What to compile: the graph of a model, or one lifted from programs.
 struct ExplainedGraph {
   std::unique_ptr<ModelGraph> model;
   std::unique_ptr<Graph> graph;
@@ -44,7 +44,7 @@ struct ExplainedPlan {
 
 ExplainedPlan explain(ExplainedGraph source);
 
-// Times of the steps of a plan, medians of a few runs by the CPU backend on random numbers (indices
+// Times of a plan's steps: medians of a few runs on the CPU backend with random numbers (indices
 // are 0).
 std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes);
 
@@ -56,7 +56,7 @@ using PrepareLifted = std::function<std::vector<NamedValue>(Graph&, LiftedTensor
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
                              bool with_gradients, const PrepareLifted& prepare = {});
 
-// "M=2048,D=576". Throws CLI::ValidationError for words that are no sizes or contradict each other.
+// Parses "M=2048,D=576". Throws CLI::ValidationError for invalid or contradictory sizes.
 DimValues parse_sizes(const std::vector<std::string>& sizes);
 
 // `title` is what is explained, `how` its sizes and settings.
@@ -68,7 +68,7 @@ struct Explanation {
   std::optional<StepMemory> memory{};  // of a training step
 };
 void print_json(const Explanation& what);
-// `brief`: without the programs.
+// `brief`: omits the programs.
 void print_text(const Explanation& what, bool brief);
 
 }  // namespace coda::tools

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Validators for CLI11; each message says which values are allowed.
 #include "flag_values.h"
 
 #include <fmt/format.h>

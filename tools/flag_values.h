@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of numbers on the command line. CLI11's own pass "nan" through every range, read 010 as
-// octal, and take whole numbers that are negative or too large modulo 2^64.
+// Checks numbers on the command line. CLI11's own checks accept "nan" in every range, read 010 as
+// octal, and wrap negative or too large integers modulo 2^64.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,30 +12,30 @@
 
 namespace coda::tools {
 
-// A number from `low` to `high`, both of them allowed.
+// A number from `low` to `high`, inclusive.
 CLI::Validator number_within(double low, double high);
 
-// A whole number from 0 to 2^64 - 1.
+// An integer from 0 to 2^64 - 1.
 CLI::Validator whole_number();
 
-// Every whole number of the command and of its subcommands is decimal: 010 is ten, and what is no
-// whole number is refused with the name of its flag.
+// Makes all integers of the command and its subcommands decimal: 010 is ten, and other text is an
+// error that names the flag.
 void read_decimal_numbers(CLI::App& app);
 
-// One of these types, or of the recipes of products in 8 bits (coda/eight_bits.h).
+// One of these types, or a recipe for 8-bit GEMMs (coda/eight_bits.h).
 CLI::Validator type_or_recipe(std::vector<std::string> types);
 
 // "fp32" or "bf16"; checked by the command line.
 DType storage_type(const std::string& name);
 
-// --fp8-except: names divided by commas, see CompileOptions::eight_bits_except.
+// --fp8-except: names separated by commas, see CompileOptions::eight_bits_except.
 CLI::Option* add_fp8_except_flag(CLI::App& command, std::string& value);
 std::vector<std::string> names_in(const std::string& list);
 
 // --expert-capacity: see expert_rows_of (coda/models.h).
 CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value);
 
-// --recompute: what the backward makes again rather than have it saved.
+// --recompute: what the backward recomputes instead of having it saved.
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value);
 
 }  // namespace coda::tools

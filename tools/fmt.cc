@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda fmt: files of programs and graphs in the one layout. All are read before one is written.
+// coda fmt: formats files of programs and graphs. Reads all files before it writes any.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Joins the given lines and files in the order of the flags.
 #include "formula_text.h"
 
 #include <fstream>

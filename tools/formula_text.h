@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of --formula.
+// The text of --formula.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace coda::tools {
 
-// Each is a line or several, or the name of a file of them (.txt). Throws Error for a file that
-// cannot be read.
+// Each argument is one or more lines, or the name of a file with lines (.txt). Throws Error for an
+// unreadable file.
 std::string formula_text(const std::vector<std::string>& formulas);
 
 }  // namespace coda::tools

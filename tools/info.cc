@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda info: the processor, the backends and the versions, for reports and for oneself.
+// coda info: prints processor, backends and versions, for bug reports.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Starts copies of this process by fork and exec, forwards signals, and collects exit statuses.
 #include "launch.h"
 
 #include <fmt/format.h>
@@ -28,26 +29,26 @@ namespace coda::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kGrace = std::chrono::seconds(5);      // for the others to say why and end
-constexpr auto kPatience = std::chrono::seconds(15);  // from the polite signal to the last
+constexpr auto kGrace = std::chrono::seconds(5);      // for the others to print the reason and end
+constexpr auto kPatience = std::chrono::seconds(15);  // from SIGTERM to SIGKILL
 
 constexpr int kNotStarted = 127;
 
-volatile std::sig_atomic_t handed_on = 0;  // the last signal
+volatile std::sig_atomic_t handed_on = 0;  // the last forwarded signal
 
-// What a terminal sends (Ctrl-C, or that it is closed) the children get too.
+// Signals from a terminal (Ctrl-C, hang-up) already reach the children.
 void hand_on_at(int signal) {
   struct sigaction action = {};
   ::sigaction(signal, nullptr, &action);
-  if (action.sa_handler == SIG_IGN) return;  // as nohup has it
+  if (action.sa_handler == SIG_IGN) return;  // ignored, as under nohup
   action.sa_flags = SA_SIGINFO;
   action.sa_sigaction = [](int which, siginfo_t* info, void*) {
-    if (info->si_code <= 0) handed_on = which;  // from a process
+    if (info->si_code <= 0) handed_on = which;  // sent by a process
   };
   ::sigaction(signal, &action, nullptr);
 }
 
-// This process's own, from the program's name on.
+// The arguments of this process, including the program's name.
 std::vector<std::string> arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -62,7 +63,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-// One that nothing listens at now; 0: there is none.
+// A port that nothing listens at; 0: none found.
 int free_port() {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -102,10 +103,10 @@ class Children {
   }
 
   struct Ended {
-    int rank = -1;  // -1: none has yet
+    int rank = -1;  // -1: none yet
     int state = 0;
   };
-  // Of those that have ended, one that is not known yet.
+  // A child that has ended and was not reported yet.
   Ended ended() {
     for (size_t i = 0; i < running_.size(); ++i) {
       Ended one;
@@ -123,12 +124,13 @@ class Children {
   std::vector<int> ranks_;
 };
 
-// Until all have ended. Those that exit have said why, or another has; one that a signal ends has
-// not, and if it was the first and nobody speaks for it (before they have met), this does.
+// Waits until all have ended. A child that exits has printed the reason, or another has. A child
+// that was killed by a signal has not: if it was the first and no other reports it (before they
+// have met), this process does.
 int wait_for(Children& children) {
   int status = 0;
   bool is_said = true;
-  std::string about;  // the first that failed
+  std::string about;  // about the first that failed
   Clock::time_point failed;
   bool is_asked = false;
   while (children.are_running()) {
@@ -161,12 +163,12 @@ int wait_for(Children& children) {
   return status;
 }
 
-// With the same arguments, told apart by RANK and LOCAL_RANK.
+// Starts copies with the same arguments, distinguished by RANK and LOCAL_RANK.
 int run_processes(int count) {
   set("WORLD_SIZE", count);
   set("LOCAL_WORLD_SIZE", count);
   ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-  // Others of this machine do not know it, so they cannot join the run.
+  // Other users of this machine do not know the secret, so they cannot join the run.
   ::setenv("CODA_JOIN_SECRET", random_secret().c_str(), 0);
   if (std::getenv("MASTER_PORT") == nullptr) set("MASTER_PORT", free_port());
   std::vector<std::string> words = arguments();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `coda`. Exit status: 0 done, 1 it failed (one line on stderr says what and what to
-// do; of a program each mistake has its lines), 2 the command line was wrong, 130 stopped by
+// The command `coda`. Exit status: 0 success; 1 failure (one line on stderr says what failed and
+// what to do; for a program, each mistake has its own lines); 2 wrong command line; 130 stopped by
 // Ctrl-C.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -32,7 +32,7 @@ Examples:
   coda eval out/book --data other.txt              loss, perplexity, bits a byte
   coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
 )";
-// Examples for the help of each command, in place of the general ones.
+// Examples in the help of each command, instead of the general ones.
 constexpr const char* kTrainExamples = R"(
 Examples:
   coda train --data book.txt --out out/book        Ctrl-C saves and stops
@@ -106,7 +106,7 @@ Threads: one a core, or as many as OMP_NUM_THREADS says; results do not depend o
 Exit status: 0 done, 1 it failed, 2 the command line was wrong, 130 stopped by Ctrl-C.
 `coda COMMAND --help` says everything about a command.)";
 
-// Help of options as a person reads it: names, the kind of value, wrapped text, [the default].
+// Formats option help: names, kind of value, wrapped text, [the default].
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
@@ -152,7 +152,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// One line without escape codes, whatever the message has in it.
+// The message on one line, without escape codes.
 std::string one_line(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
@@ -170,7 +170,7 @@ int fail(const std::string& message, int status) {
   return status;
 }
 
-// The mistakes of a program as a compiler prints them, each with its line, and then how many.
+// Prints the mistakes of a program as a compiler does, each with its line, and their number.
 int fail(const coda::ProgramError& error) {
   std::fflush(stdout);
   const size_t count = error.mistakes().size();
@@ -179,7 +179,7 @@ int fail(const coda::ProgramError& error) {
   return 1;
 }
 
-// A flag that takes one value and is given several names the one that counts.
+// If a single-value flag is given several times, prints which value counts.
 void say_flags_given_twice(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     say_flags_given_twice(*command);
@@ -205,14 +205,14 @@ std::string parsed_command(const CLI::App& app) {
 
 int main(int argc, char** argv) {
   coda::tools::let_waiting_threads_sleep(argv);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that gets too large: writing fails, as on a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a too large file is a write error, as on a full disk
   CLI::App app(kAbout, "coda");
   app.footer(std::string(kExamples) + kFacts);
   app.set_version_flag("--version", "coda " + std::string(coda::version()),
                        "Print the version and exit");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
-  // Of a flag given twice the last counts, as in `coda train $USUAL_FLAGS --steps 10`.
+  // If a flag is repeated, the last value counts, as in `coda train $USUAL_FLAGS --steps 10`.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   coda::tools::add_train(app);
   coda::tools::add_eval(app);

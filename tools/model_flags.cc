@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Translates flags to a config and names flags instead of config.json's keys in messages.
 #include "model_flags.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr const char* kGroup = "Model";
 
-// A message that names the keys of a config.json, for who gave flags.
+// Replaces keys of a config.json in a message by flags.
 std::string with_flags(std::string message) {
   static constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
       {"num_hidden_layers", "--layers"},

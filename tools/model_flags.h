@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that describe a model: a config.json, or sizes.
+// Flags that describe a model: a config.json, or its sizes.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ struct ModelFlags {
 
   ModelFlags();
   void add_to(CLI::App& command);
-  // The checked config; where nothing else is said the model is made for `sequence` positions.
+  // The checked config; the default number of positions is `sequence`.
   ModelConfig build(int64_t sequence) const;
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles each file or model to plans for a GPU.
 #include "plan_flags.h"
 
 #include <CLI/CLI.hpp>
@@ -31,7 +32,7 @@ SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
 
 namespace {
 
-// The plan of a graph and its backward, for a GPU.
+// The plan of a graph with its backward, for a GPU.
 SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues& sizes,
                      const Recompute& recompute) {
   refuse_other_sizes(named, sizes);

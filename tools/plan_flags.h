@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans that a command is about: one for each program file at given sizes, that of a graph and
-// its backward, or that of a model's training step in bf16.
+// The plans that a command works on: one for each program file at given sizes, one for a graph and
+// its backward, or one for a model's training step in bf16.
 #pragma once
 
 #include <string>
@@ -29,10 +29,10 @@ struct ProgramFlags {
   int64_t batch = 1;
   int64_t sequence = 2048;
   double expert_capacity = 0;
-  std::string dtype = "bf16";  // of a model's step
+  std::string dtype = "bf16";  // of a model's training step
   std::string objective = "memory";
   std::string recompute = "norms";
-  std::string storage;  // of matrices that are fp32 in the files; empty: as they are
+  std::string storage;  // of matrices that are fp32 in the files; empty: keep
 
   ProgramFlags();
   void add_to(CLI::App& command);

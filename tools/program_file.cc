@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds explicit f32 types in the text, because the parsed program does not distinguish them from
+// the default.
 #include "program_file.h"
 
 #include <fstream>
@@ -23,11 +25,11 @@ std::set<std::string> symbols_of(const Program& program) {
 
 namespace {
 
-// Names of tensors whose type is written as f32: only there a colon stands before a type.
+// Names of tensors with an explicit f32; a colon is used only before a type.
 std::set<std::string> written_as_f32(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::set<std::string> names;
-  // NAME or "NAME", a shape that may be there, :f32.
+  // NAME or "NAME", an optional shape, then :f32.
   const std::regex typed(
       R"re((?:"([^"\n]*)"|([A-Za-z_][A-Za-z0-9_.]*))\s*(?:\[[^\]]*\])?\s*:\s*f32\b)re");
   std::string text;
@@ -39,7 +41,7 @@ std::set<std::string> written_as_f32(const std::string& file) {
 
 DType type_of(const std::string& storage) { return storage == "f16" ? DType::f16 : DType::bf16; }
 
-// Throws Error naming a size that is none of the symbols.
+// Throws Error naming a size that is not one of the symbols.
 void refuse_sizes_besides(const std::set<std::string>& symbols, const DimValues& sizes,
                           const std::string& owner) {
   std::string listed;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Estimates speed and remaining time from the steps of this start only.
 #include "progress.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person sees of a run: one line that is rewritten in a terminal, and now and then a line
-// elsewhere (a log, a pipe).
+// Shows the progress of a run: one line that is rewritten in a terminal, or a line from time to
+// time in a log or pipe.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,22 @@ namespace coda::tools {
 std::string duration_text(double seconds);
 // "12.3k", "4.56M".
 std::string count_text(double count);
-// Of the host's memory that this process holds (its resident set).
+// The host memory of this process (its resident set).
 int64_t resident_bytes();
 
 class Progress {
  public:
-  // most_tokens: a second, at the machine's peak; 0: not known. `memory`: bytes that the run holds.
+  // most_tokens: tokens per second at the machine's peak; 0: unknown. `memory`: bytes that the run
+  // uses.
   Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step, double most_tokens,
            std::function<int64_t()> memory);
   ~Progress() { finish_line(); }
 
-  // After each step; prints this step's loss if it is time to.
+  // Called after each step; prints the loss if it is time.
   void step(int64_t done, double loss);
-  // A line of its own, which stays.
+  // Prints a permanent line.
   void note(const std::string& text);
-  // Time that is no training (an evaluation, a checkpoint) does not count for the speed.
+  // Excludes time without training (an evaluation, a checkpoint) from the speed.
   void exclude(double seconds) { excluded_ += seconds; }
   double tokens_per_second() const;
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Passes arrays to python3 through .npz files in a temporary folder.
 #include "python_formula.h"
 
 #include <fcntl.h>
@@ -42,7 +43,7 @@ if not isinstance(result, dict):
 numpy.savez(results, **{k: numpy.asarray(v, dtype=numpy.float64) for k, v in result.items()})
 )python";
 
-// A folder that goes with what is in it.
+// A temporary folder, removed with its contents.
 class Scratch {
  public:
   Scratch() {
@@ -88,7 +89,7 @@ void write_inputs(const std::string& file, std::span<const Program> programs,
   write_arrays(file, arrays);
 }
 
-// The exit status of python3; what it says on its standard error goes to `errors`.
+// The exit status of python3; its standard error is written to `errors`.
 int run_python(std::vector<std::string> words, const std::string& errors) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

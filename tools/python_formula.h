@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --formula model.py:function: what a program should compute, as a Python function over NumPy.
+// --formula model.py:function: the expected results as a Python function over NumPy arrays.
 #pragma once
 
 #include <optional>
@@ -16,13 +16,13 @@ struct PythonFunction {
   std::string name;
 };
 
-// Nothing unless the word is FILE.py:NAME.
+// None unless the word is FILE.py:NAME.
 std::optional<PythonFunction> python_function(const std::string& word);
 
-// Runs python3, which must find numpy. The function is called with those of the inputs that its
-// parameters name, and returns a dictionary of what programs store, or one array that goes by the
-// function's name. Index tensors of the programs, and sizes, are whole numbers there. Throws Error
-// with the last line that Python says.
+// Runs python3, which must have numpy. Calls the function with the inputs that its parameters name.
+// The function returns a dictionary of what programs store, or a single array, which gets the
+// function's name. Index tensors and sizes are integers. Throws Error with the last line of
+// Python's message.
 Arrays call_python(const PythonFunction& function, std::span<const Program> programs,
                    const Arrays& inputs);
 

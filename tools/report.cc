@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs xz as a subprocess, and times two sessions in turns.
 #include "report.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@
 namespace coda::tools {
 namespace {
 
-// Bytes that `xz -9` makes of the texts as one file, which has no name; nothing if there is no xz.
+// The size of the texts as one file after `xz -9`; none if there is no xz.
 std::optional<int64_t> xz_bytes(std::span<const Tokens* const> texts) {
   const auto close_file = [](FILE* file) { std::fclose(file); };
   const std::unique_ptr<FILE, decltype(close_file)> file(std::tmpfile(), close_file);

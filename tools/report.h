@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run compares itself with: the compressor xz on the same text, and its own step without
-// fusion.
+// Comparisons at the end of a run: with the compressor xz on the same text, and with the unfused
+// plan.
 #pragma once
 
 #include "coda/backend.h"
@@ -9,11 +9,11 @@
 
 namespace coda::tools {
 
-// Prints bits a byte of `xz -9` for the held-out text by itself, and for what it adds to the
-// training text when both are one file; beside `bits` of the model. Says so if there is no xz.
+// Prints bits per byte of `xz -9` for the held-out text alone, and for what it adds when compressed
+// together with the training text; next to `bits` of the model. Says so if there is no xz.
 void print_compression(const TokenSplit& data, double bits);
 
-// Times steps of the fused and of the unfused plan, in turns, and prints medians and bytes moved.
+// Times training steps of the fused and the unfused plan in turns; prints medians and bytes moved.
 void print_fusion(const ModelTrainSettings& settings, const TensorMap& weights,
                   const Tokens& tokens, Backend& backend);
 

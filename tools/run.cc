@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda run: programs, or a graph, on given inputs. docs/checking.md is about it.
+// coda run: runs programs or a graph on given inputs. See docs/checking.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

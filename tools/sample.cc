@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda sample: lets a checkpoint write.
+// coda sample: generates text with a checkpoint.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

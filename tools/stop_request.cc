@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Signal handlers only set a flag; SIGPIPE is ignored, so that a closed output is a write error.
 #include "stop_request.h"
 
 #include <cstdio>

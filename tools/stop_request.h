@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Being asked to stop, so that work is saved first.
+// Turns signals into a request to stop, so that work can be saved first.
 #pragma once
 
 #include <csignal>
@@ -8,10 +8,10 @@
 
 namespace coda::tools {
 
-// From the first to the last line of its scope Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a terminal that
-// is closed) only ask to stop, and so does an output that nobody reads any more (a closed pipe, a
-// full disk under a log). A second signal of a kind ends the process at once. What was ignored when
-// the process started (nohup) stays ignored.
+// While a StopRequest lives, Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a closed terminal) only request a
+// stop, and so does an output that fails (a closed pipe, a full disk under a log). A second signal
+// of the same kind ends the process at once. Signals that were ignored when the process started
+// (nohup) stay ignored.
 class StopRequest {
  public:
   StopRequest();
@@ -29,7 +29,7 @@ class StopRequest {
   std::vector<Before> before_;
 };
 
-// Prints to the standard output at once. Where that fails, is_output_lost() says so from then on.
+// Prints to the standard output and flushes. After a failure, is_output_lost() is true.
 void say(const std::string& text);
 bool is_output_lost();
 

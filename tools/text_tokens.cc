@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Text without a tokenizer is bytes; ids of other vocabularies are printed as numbers.
 #include "text_tokens.h"
 
 #include <fmt/format.h>
@@ -97,7 +98,7 @@ std::vector<int32_t> TextTokens::prompt(const std::string& text) const {
     return bytes;
   }
   std::vector<int32_t> ids = tokenizer_->encode(text);
-  if (ids.empty() && !ends_.empty()) ids = {ends_.front()};  // a text ended; another begins
+  if (ids.empty() && !ends_.empty()) ids = {ends_.front()};  // a new text begins
   return ids.empty() ? tokenizer_->encode("\n") : ids;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda train: the flags of a training run. They are kept in its checkpoints, so that --resume needs
-// no other flags than --out and --data.
+// coda train: the flags of a training run. Checkpoints store them, so that --resume needs only
+// --out and --data.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -50,7 +50,7 @@ struct TrainFlags {
   std::string profile;
   DeviceFlags device;
   int gpus = 1;
-  int processes = 0;  // on CPUs; 0: this one
+  int processes = 0;  // on CPUs; 0: a single process
   double held_out = 0.05;
   int64_t steps = 1800;
   int64_t batch = 4;
@@ -63,9 +63,9 @@ struct TrainFlags {
   std::string dtype = "fp32";
   std::string fp8_except;
   uint64_t seed = 1;
-  double rate = -1;  // 0.004, or 5e-5 where the weights are a checkpoint's
+  double rate = -1;  // default: 0.004, or 5e-5 from a checkpoint
   double final_rate = 0.1;
-  int64_t warmup = -1;  // a tenth of the steps, at most 100
+  int64_t warmup = -1;  // default: a tenth of the steps, at most 100
   std::string optimizer = "adamw";
   // Settings of the optimizer; without a value: its default.
   std::map<std::string, std::optional<double>> settings;
@@ -81,7 +81,8 @@ int64_t warmup_of(const TrainFlags& f) {
   return f.warmup >= 0 ? f.warmup : std::min<int64_t>(100, f.steps / 10);
 }
 
-// Of random weights, and of trained ones, as transformers has it: a large step would undo them.
+// Lower for trained weights than for random ones, as in transformers: a large step would destroy
+// them.
 double rate_of(const TrainFlags& f) {
   if (f.rate >= 0) return f.rate;
   return (f.init.empty() ? 4e-3 : 5e-5) * optimizer_kind(f.optimizer).rate;
@@ -106,8 +107,8 @@ std::map<std::string, double> optimizer_settings(const TrainFlags& f) {
   return settings;
 }
 
-// "Weight decay of matrices [adamw 0.1, sgd 0.001]; ... [lion 0.4]": each optimizer's own words for
-// the setting, with its default.
+// For example "Weight decay of matrices [adamw 0.1, sgd 0.001]; ... [lion 0.4]": the help text of
+// each optimizer for the setting, with the defaults.
 std::string setting_help(const std::string& name) {
   std::vector<std::pair<std::string, std::string>> defaults;  // by help
   for (const OptimizerKind& kind : optimizer_kinds()) {
@@ -163,7 +164,7 @@ int64_t eval_every_of(const TrainFlags& f) {
   return f.eval_every > 0 ? f.eval_every : std::max<int64_t>(1, f.steps / 10);
 }
 
-// Flags that say how to go on rather than what the run is.
+// Flags that affect only this start, not the run itself.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
          name == "profile" || name == "device" || name == "gpus" || name == "processes" ||
@@ -272,7 +273,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       ->group("Model");
 }
 
-// The flags that make the run what it is, as they were given.
+// The flags that define the run, as given.
 std::map<std::string, std::string> given_options(const CLI::App& command) {
   std::map<std::string, std::string> options;
   for (const CLI::Option* option : command.get_options()) {
@@ -286,8 +287,8 @@ std::map<std::string, std::string> given_options(const CLI::App& command) {
   return options;
 }
 
-// All flags of the training with what they stand at: another version may have other defaults, and
-// one that is missing later is noticed. Those that depend on others are given as they came out.
+// All training flags with their values, because another version may have other defaults, and a
+// missing flag must be noticed. Flags that depend on others have their final values.
 std::map<std::string, std::string> all_settings(const CLI::App& command, const TrainFlags& flags,
                                                 std::map<std::string, std::string> given) {
   for (const CLI::Option* option : command.get_options()) {
@@ -302,7 +303,7 @@ std::map<std::string, std::string> all_settings(const CLI::App& command, const T
   return given;
 }
 
-// The command line that started the run.
+// Parses the stored command line of the run.
 void parse_options(const std::map<std::string, std::string>& options, TrainFlags& flags) {
   CLI::App app;
   flags.data.add_to(app);
@@ -319,16 +320,16 @@ void parse_options(const std::map<std::string, std::string>& options, TrainFlags
   }
 }
 
-// A path as a shell takes it as one word.
+// A path quoted as one word for a shell.
 std::string shell_word(const std::string& path) {
   std::string result = "'";
   for (const char c : path) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
 }
 
-// Reads the newest checkpoint's state into the flags. A state may be somebody else's: which files
-// are read is only what the user says now, so --data (or --ids) is given again. The model comes
-// with the checkpoint: what --init and --config named is not needed.
+// Reads the newest checkpoint's state into the flags. A state may come from somebody else, so files
+// are read only if the user names them now: --data (or --ids) must be given again. The checkpoint
+// contains the model, so --init and --config are not needed.
 void resume(const CLI::App& command, const std::map<std::string, std::string>& given,
             TrainFlags& flags, RunPlan& plan) {
   plan.resumed = newest_checkpoint(flags.out);
@@ -372,8 +373,8 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   auto kept = options;
   for (const char* name : {kFingerprint, "init", "config", "tokenizer"}) kept.erase(name);
   parse_options(kept, flags);
-  // Passes may be others, as where there are fewer GPUs than before; a step's data are the same.
-  // The learning rate of the steps to come is that of a run of so many steps.
+  // Microbatches may change, for example with fewer GPUs; the data of a step stay the same. The
+  // learning rate of further steps is that of a run with this number of steps.
   const int64_t sequences = flags.batch * flags.accumulate;
   for (const auto& [name, value] : given)
     if (may_change(name)) kept[name] = options[name] = value;
@@ -419,7 +420,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   return s;
 }
 
-// A checkpoint to start from has sizes of its own.
+// A checkpoint to start from determines the sizes.
 void require_no_sizes(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_single_name();
@@ -438,7 +439,7 @@ void require_no_run(const TrainFlags& flags) {
               " (go on with --resume, start anew with --overwrite, or choose another --out)");
 }
 
-// What the processes of a run share: alone, a backend and no communicator.
+// The shared objects of a run's processes; a single process has a backend and no communicator.
 struct Processes {
   std::shared_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
@@ -484,14 +485,14 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
       plan.resumed ? load_model_config(*plan.resumed) : flags.model.build(flags.sequence);
   const int64_t vocabulary = vocabulary_of(model);
   if (!source.empty()) {
-    require_weights(source, model);  // before anything is made in the sizes of a config.json
+    require_weights(source, model);  // before anything is allocated by the sizes of a config.json
     if (processes.is_first()) say_notes(model_notes(source));
     plan.files = model_files_of(source);
   }
   if (processes.is_first() && !flags.model.config.empty() && !plan.resumed)
     say_notes(training_notes(flags.model.config));
   if (flags.data.is_text() && !source.empty()) {
-    // A run from random weights may read bytes although it has more tokens.
+    // A run from random weights may read bytes even if its vocabulary is larger.
     plan.text = TextTokens::of_model(source, plan.resumed ? TextTokens::kBytes : vocabulary);
   }
   require(!flags.data.is_text() || !plan.text.is_bytes() || vocabulary >= TextTokens::kBytes,
@@ -535,7 +536,7 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   FittingStep fitting = fitting_step(plan.settings, *plan.backend, flags.held_out > 0);
   const StepMemory memory = std::move(fitting.memory);
   plan.step = std::move(fitting.step);
-  if (!lock && processes.is_first()) {  // the folder is made once all flags are known to be good
+  if (!lock && processes.is_first()) {  // the folder is created once all flags are checked
     lock.emplace(flags.out);
     require_no_run(flags);
   }
@@ -544,18 +545,18 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   const std::shared_ptr<Backend> backend = plan.backend;
   try {
     return run_training(std::move(plan));
-  } catch (const MemoryError& error) {  // others took what was free, or what nobody counts
+  } catch (const MemoryError& error) {  // others took free memory, or it is uncounted
     throw Error(
         fmt::format("{}; what takes a fifth less: {}", error.what(),
                     what_fits(settings, *backend, flags.held_out > 0, memory.bytes() / 5 * 4)));
   }
 }
 
-// One of several, which have met; only rank 0 prints.
+// Joins the group; only rank 0 prints.
 Processes join(const DeviceFlags& device, const ProcessPlace& place) {
   Processes processes;
   try {
-    // Slurm may show each process its own GPU alone.
+    // Slurm may show each process only its own GPU.
     processes.backend = device.backend(count_gpus() == 1 ? 0 : place.local_rank);
     processes.communicator = processes.backend->join(place);
   } catch (const Error& error) {

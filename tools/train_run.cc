@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The loop over steps, with evaluations, checkpoints (written by a thread), profiles and the final
+// report.
 #include "train_run.h"
 
 #include <fmt/format.h>
@@ -49,7 +51,7 @@ class Run {
 
   int run() {
     {
-      const StopRequest stop;  // from before the first checkpoint is there
+      const StopRequest stop;  // exists before the first checkpoint
       start();
       if (!train(stop)) return kInterrupted;
     }
@@ -58,14 +60,14 @@ class Run {
   }
 
  private:
-  // Tokens a second if all GPUs did products at their peak all the time; 0 on CPUs.
+  // Tokens per second if all GPUs did GEMMs at their peak all the time; 0 on CPUs.
   double most_tokens() const {
     if (backend_->is_on_host()) return 0;
     return world() * peak_flops(describe_gpu()) /
            training_flops_of_token(plan_.settings.model, plan_.settings.sequence);
   }
 
-  // Bytes that the run holds: of the GPU's memory, or of the host's.
+  // Memory that the run uses: the GPU's, or the host's.
   int64_t memory() const {
     return backend_->is_on_host() ? resident_bytes() : free_at_start_ - backend_->free_bytes();
   }
@@ -76,15 +78,15 @@ class Run {
   bool is_first() const { return plan_.communicator == nullptr || plan_.communicator->rank() == 0; }
   bool has_held_out() const { return plan_.data.held_out.size() > 1; }
 
-  // All steps, and their last checkpoint; false if it was asked to stop. What comes after it may be
-  // ended at any moment.
+  // Runs all steps and saves their last checkpoint; false if asked to stop. After that, the process
+  // may be killed at any moment.
   bool train(const StopRequest& stop) {
     const int64_t steps = plan_.settings.schedule.total_steps;
     while (steps_done() < steps) {
       step(stop);
       const int64_t done = steps_done();
       if (done == steps) break;
-      if (trainer_.started_steps() > 0) continue;  // so nothing is due
+      if (trainer_.started_steps() > 0) continue;  // nothing is due meanwhile
       if (is_due(done, plan_.eval_every)) {
         say_dropped();
         evaluate_quickly();
@@ -101,12 +103,12 @@ class Run {
     return false;
   }
 
-  // Several processes stop at the same step: what one is asked, all see in a step's report.
+  // Several processes stop at the same step: a request to one reaches all in a step's report.
   bool is_to_stop(const StopRequest& stop) const {
     return world() == 1 ? stop.is_made() : all_stop_;
   }
 
-  // Restores, or saves a first checkpoint.
+  // Restores a checkpoint, or saves the first one.
   void start() {
     const ModelTrainSettings& s = plan_.settings;
     if (is_first()) remove_debris(plan_.out);
@@ -147,7 +149,7 @@ class Run {
     save();
   }
 
-  // How many of the choices of sparse experts found no room in the last pass of this process.
+  // Prints how many choices of sparse experts were dropped in the last microbatch of this process.
   void say_dropped() {
     const ModelTrainSettings& s = plan_.settings;
     if (s.expert_capacity == 0 || !is_first() || trainer_.step_count == first_step()) return;
@@ -158,7 +160,8 @@ class Run {
                                100 * static_cast<double>(dropped) / static_cast<double>(choices)));
   }
 
-  // Once the new run has a checkpoint; the first one's step is 0, so others are newer.
+  // Called when the new run has a checkpoint. Its step is 0, so other checkpoints belong to the old
+  // run.
   void remove_the_run_before() const {
     for (auto old = newest_checkpoint(plan_.out); old && *old != checkpoint_;
          old = newest_checkpoint(plan_.out)) {
@@ -166,7 +169,7 @@ class Run {
     }
   }
 
-  // A failure of a run that is under way says where to go on from.
+  // Adds to an error of a running training where to resume it.
   void naming_the_last_checkpoint(const auto& action) {
     try {
       action();
@@ -180,8 +183,8 @@ class Run {
 
   int64_t steps_done() const { return trainer_.step_count - trainer_.started_steps(); }
 
-  // Where a GPU does the steps, the next one is started before this one's report is there, unless
-  // something is due between them.
+  // On a GPU, the next step is started before this one's report arrives, unless something is due
+  // between them.
   void step(const StopRequest& stop) {
     if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
       finish_saving();
@@ -207,7 +210,7 @@ class Run {
     progress_.step(steps_done(), report.loss);
   }
 
-  // Once memory, caches and clocks are as they stay, or the last one; -1: none.
+  // The first step after memory, caches and clocks have settled, or the last step; -1: none.
   int64_t profiled_step() const {
     if (plan_.profile.empty()) return -1;
     return std::min(first_step() + kStepsBeforeProfile + 1, plan_.settings.schedule.total_steps);
@@ -227,7 +230,7 @@ class Run {
                                  printable(plan_.profile)));
   }
 
-  // A thread writes the checkpoint while the run goes on, where steps leave alone what it writes.
+  // A thread writes the checkpoint while training continues, if steps do not change what it writes.
   // All processes fetch.
   void save() {
     const auto start = std::chrono::steady_clock::now();
@@ -260,7 +263,7 @@ class Run {
     });
   }
 
-  // A folder that was removed or renamed under the run is made anew by what is saved next.
+  // If the run's folder was removed or renamed, the next save creates a new one; prints a notice.
   void say_of_a_new_folder() {
     struct stat now = {};
     if (::stat(plan_.out.c_str(), &now) != 0) return;
@@ -273,7 +276,7 @@ class Run {
           printable(plan_.out), trainer_.step_count));
   }
 
-  // To who reads the output, or the errors where the output is lost.
+  // Prints to the output, or to stderr if the output is lost.
   void say_stopped() {
     if (!is_first()) return;
     const std::string text =
@@ -303,7 +306,7 @@ class Run {
 
   void evaluate_quickly() {
     if (!has_held_out()) return;
-    trainer_.gather_weights();  // by all
+    trainer_.gather_weights();  // by all processes
     if (!is_first()) return;
     auto& marks = plan_.state.held_out_losses;
     if (!marks.empty() && marks.back().step == trainer_.step_count) return;
@@ -354,7 +357,7 @@ class Run {
     if (!has_held_out()) return;
     const int64_t stride = std::max<int64_t>(1, plan_.settings.sequence / kWorthTheContext);
     const Evaluation result = evaluate(plan_.data.held_out, stride);
-    // The first token, which nothing predicts, counts as 8 bits of a text.
+    // The first token, which is not predicted, counts as 8 bits.
     const double bits =
         (result.total_loss / std::numbers::ln2 + 8) / static_cast<double>(result.predicted + 1);
     const bool is_bytes = plan_.is_text && plan_.text.is_bytes();
@@ -376,9 +379,9 @@ class Run {
   std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;
   fs::path checkpoint_;
-  struct stat folder_ = {};       // plan_.out when the last checkpoint was there
-  std::future<fs::path> saving_;  // the next one, while it is written
-  bool all_stop_ = false;         // a process of several is asked to stop
+  struct stat folder_ = {};       // plan_.out when the last checkpoint was written
+  std::future<fs::path> saving_;  // the checkpoint being written
+  bool all_stop_ = false;         // one of several processes is asked to stop
 };
 
 }  // namespace

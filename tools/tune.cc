@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda tune: times the configurations of programs' kernels on this GPU, and keeps the result for
-// whoever makes these kernels here afterwards.
+// coda tune: times the configurations of programs' kernels on this GPU, and stores the results for
+// later compilations on this machine.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// An entry is text: a letter for its kind, then a name, or names and values. Entries are compared
+// in order, so only those that one side has not announced yet are stored.
 #include "collective/exchange_log.h"
 
 #include <algorithm>
@@ -13,9 +15,9 @@ namespace {
 constexpr char kExchange = 'X';  // the first letter of an entry
 constexpr char kSettings = 'S';
 constexpr char kEnd = '\0';       // behind a name, and behind a value
-constexpr size_t kLongest = 100;  // of a value
+constexpr size_t kLongest = 100;  // bytes of a value
 
-// The start of a long value is for people, the digest tells two of them apart.
+// The start of a long value is for people; the digest distinguishes values.
 std::string shortened(const std::string& value) {
   if (value.size() <= kLongest) return value;
   return value.substr(0, kLongest / 2) + "... (" + std::to_string(value.size()) + " characters, " +
@@ -43,7 +45,7 @@ std::string described(const std::string& entry) {
 
 std::string said(const std::string& value) { return value.empty() ? "none" : in_quotes(value); }
 
-// Of two lists that differ.
+// Describes how two lists of settings differ.
 std::string difference_of(const Settings& theirs, const Settings& own) {
   for (size_t i = 0; i < std::min(theirs.size(), own.size()); ++i) {
     if (theirs[i].name != own[i].name) break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes whose tensors lie in the host's memory: what does not depend on how bytes travel. Sums
-// are made in the order of the ranks, so that they have the same bits however many bytes travel at
-// once, and whatever carries them.
+// A communicator for tensors in host memory, independent of how bytes are transported. Sums are
+// computed in the order of the ranks, so their bits do not depend on the size of transfers or on
+// the transport.
 #pragma once
 
 #include <algorithm>
@@ -60,12 +60,12 @@ class HostCommunicator : public Communicator {
   void set_remedy(const std::string& remedy) override { rendezvous_->set_remedy(remedy); }
 
  protected:
-  // Of the exchange that follows: a number that differs from those of others in other exchanges.
-  // Processes whose numbers differ must not go on: the announcements end them.
+  // Starts an exchange with a number that differs between exchanges. If the numbers of processes
+  // differ, they must not continue; the announcements then end the run.
   virtual void start(int number) = 0;
-  // Adds up block `rank` of all, each of `block` elements.
+  // Adds up block `rank` over all processes; each block has `block` elements.
   virtual void add_up(float* values, int64_t block) = 0;
-  // Block r becomes what it is in process r; blocks of so many bytes.
+  // Block r becomes what block r is in process r; each block has `bytes` bytes.
   virtual void gather(std::byte* blocks, int64_t bytes) = 0;
 
   int rank_ = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol. Rank 0 sends whoever connects a number that it uses once ('C'). The other answers
-// with who it is and a keyed hash of the number and that ('H'; 'D' on a second connection, which is
-// for many bytes), and is admitted ('A') or turned away with the reason ('N'). Once all are there
-// each gets rank 0's token and a keyed hash of it and of a number of the other's ('W'), so that
-// nobody takes a token from a stranger. 'Q' ends a process that is there: rank 0 says why.
+// The protocol. Rank 0 sends each connection a number that is used once ('C'). The other process
+// answers with its identity and a keyed hash of the number and the identity ('H'; 'D' on a second
+// connection for bulk data). Rank 0 admits it ('A') or rejects it with a reason ('N'). When all
+// have arrived, each gets rank 0's token and a keyed hash of the token and of a number that the
+// process chose ('W'), so that no process accepts a token from a stranger. 'Q' ends an admitted
+// process; rank 0 prints the reason.
 #include "collective/meeting.h"
 
 #include <poll.h>
@@ -29,13 +30,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kGreeting = "coda 2";  // a number for each protocol
 constexpr size_t kLongestHello = 4096;
-constexpr size_t kMostGuests = 256;  // who have not said yet who they are
+constexpr size_t kMostGuests = 256;  // connections that have not sent their identity
 constexpr auto kGuestPatience = 10s;
 constexpr int kMostNotices = 8;
 
-// Who a process is, as it says it.
+// The identity that a process sends.
 struct Hello {
-  std::string nonce;  // the number that its welcome is to be made with
+  std::string nonce;  // a number for rank 0's keyed hash
   int rank = -1;
   int world = 0;
   std::string version;
@@ -76,7 +77,7 @@ std::string proof_of(const std::string& secret, char letter, const std::string& 
   return keyed_hash(secret, std::string(1, letter) + nonce + text);
 }
 
-// "coda 2", a line end, and the rest.
+// The text after the greeting line; none if the greeting is missing.
 std::optional<std::string> behind_greeting(const std::string& text) {
   const std::string start = std::string(kGreeting) + "\n";
   if (!text.starts_with(start)) return std::nullopt;
@@ -114,7 +115,7 @@ class Reception {
   }
 
  private:
-  // Has connected, and not yet said who it is.
+  // A connection that has not sent its identity yet.
   struct Guest {
     Socket socket;
     std::string from;
@@ -136,7 +137,7 @@ class Reception {
            std::ranges::all_of(met_, [](const Admitted& one) { return one.peer.data.is_open(); });
   }
 
-  // Until somebody connects, says something or goes, or time is up for somebody.
+  // Waits until there is a new connection, data or a closed connection, or until a deadline.
   void wait() const {
     Deadline until = deadline_;
     std::vector<pollfd> waiting{{listening_.descriptor(), POLLIN, 0}};
@@ -153,7 +154,8 @@ class Reception {
     for (size_t i = 0; i < kMostGuests; ++i) {
       auto socket = accept_now(listening_);
       if (!socket) return;
-      // Who knows the secret speaks at once: the one that has been silent longest is a stranger.
+      // A process that knows the secret answers at once, so the longest silent connection is a
+      // stranger.
       if (guests_.size() == kMostGuests) {
         notice_stranger(guests_.front(), "it has said nothing while many others came");
         guests_.pop_front();
@@ -170,7 +172,7 @@ class Reception {
     return ::recv(socket.descriptor(), &one, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
 
-  // Whether it may still say who it is.
+  // Whether the connection may still identify itself.
   bool keeps(Guest& guest) {
     const bool is_open = guest.inbox.take(guest.socket);
     if (const auto message = guest.inbox.next()) {
@@ -234,7 +236,7 @@ class Reception {
     notice_stranger(guest, reason);
   }
 
-  // Not without end, where somebody comes again and again.
+  // Limits the number of notices, in case somebody connects again and again.
   void notice_stranger(const Guest& guest, const std::string& reason) {
     last_turned_away_ = guest.from + ": " + reason;
     if (++turned_away_ > kMostNotices) return;
@@ -278,7 +280,7 @@ class Reception {
   const Socket& listening_;
   const std::string& kind_;
   Deadline deadline_;
-  std::list<Guest> guests_;  // the oldest first
+  std::list<Guest> guests_;  // oldest first
   std::vector<Admitted> met_;
   int turned_away_ = 0;
   std::string last_turned_away_;
@@ -293,7 +295,7 @@ std::string first_of(const ProcessPlace& place) {
   return "rank 0 at " + place.address + ", port " + std::to_string(place.port);
 }
 
-// What rank 0 says; nothing where it closes the connection.
+// The next message of rank 0; none if it closes the connection.
 std::optional<Message> said_by_first(const ProcessPlace& place, Connection& to, Deadline deadline) {
   auto message = receive_until(to.socket, to.inbox, deadline);
   if (!message) return std::nullopt;
@@ -303,8 +305,8 @@ std::optional<Message> said_by_first(const ProcessPlace& place, Connection& to, 
   return message;
 }
 
-// Connects, and says who this process is. It is tried again where rank 0 closes the connection, as
-// it does where too many others come.
+// Connects and sends this process's identity. Tries again if rank 0 closes the connection, which it
+// does if too many strangers connect.
 Connection admitted(const ProcessPlace& place, char letter, const std::string& hello,
                     Deadline deadline) {
   const std::string start = std::string(kGreeting) + "\n";
@@ -318,7 +320,7 @@ Connection admitted(const ProcessPlace& place, char letter, const std::string& h
       require(nonce.has_value(), first_of(place) + " has another version of coda");
       const std::string proof = proof_of(place.secret, letter, *nonce, hello);
       send_message(to.socket, {letter, start + proof + "\n" + hello});
-      // Rank 0 waits as long for others, and then says so.
+      // Rank 0 waits as long for other processes and then reports it.
       const auto answer = said_by_first(place, to, deadline + 5s);
       if (answer && answer->kind == 'A') return to;
     }
@@ -373,7 +375,7 @@ Met come_to_first(const ProcessPlace& place, const std::string& kind) {
   try {
     data = admitted(place, 'D', text, in(kGuestPatience));
   } catch (const Error&) {
-    said_by_first(place, first, in(1s));  // perhaps that it ends, and says why
+    said_by_first(place, first, in(1s));  // rank 0 may end and print why
     throw;
   }
   allow_slow_receiver(data.socket);

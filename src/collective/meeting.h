@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How processes meet: each comes to rank 0, proves that it knows the secret, says who it is, and is
-// welcomed once all are there. Whoever else comes is turned away and named, and holds up nobody:
-// rank 0 hears all side by side, until one deadline.
+// The meeting of processes at the start: each connects to rank 0, proves that it knows the secret,
+// identifies itself, and is welcomed when all have arrived. Other connections are rejected and
+// reported. They delay nobody, because rank 0 serves all connections concurrently until one common
+// deadline.
 #pragma once
 
 #include <string>
@@ -12,25 +13,25 @@
 
 namespace coda {
 
-// One of the others, as rank 0 knows it; or rank 0, as the others do.
+// Another process as rank 0 knows it, or rank 0 as the others know it.
 struct Peer {
   int rank = 0;
   std::string host;
   std::string version;  // of coda
-  std::string kind;     // what it has, for people: "NVIDIA H200"
+  std::string kind;     // for people: the device, "NVIDIA H200"
   Socket socket;        // for messages
   Inbox inbox;
-  Socket data;  // for many bytes, to rank 0
+  Socket data;  // for bulk data to rank 0
 };
 
 struct Met {
   std::vector<Peer> peers;
-  std::string token;  // rank 0's
+  std::string token;  // chosen by rank 0
 };
 
-// Where rank 0 listens for the others. Throws Error where the place is not this machine's, the port
-// is taken, or others than this machine would reach it without having to know a secret; prints a
-// notice where this machine's would.
+// The socket at which rank 0 listens. Throws Error if the address is not on this machine, if the
+// port is taken, or if other machines could connect without a secret. Prints a notice if other
+// users of this machine could.
 Socket listen_for_others(const ProcessPlace& place);
 
 // "rank 1 of 4 (node7)".
@@ -41,14 +42,14 @@ std::string name_of(const Peer& peer, int world);
 // the error to the ranks that have arrived.
 Met gather_others(const ProcessPlace& place, const Socket& listening, const std::string& kind,
                   const std::string& token);
-// The others'. Throws Error where rank 0 is not reached, turns this process away, or does not know
-// the secret. Ends the process without a word where rank 0 has ended and said why.
+// The part of the other processes. Throws Error if rank 0 cannot be reached, rejects this process,
+// or does not know the secret. Ends the process silently if rank 0 has ended and printed why.
 Met come_to_first(const ProcessPlace& place, const std::string& kind);
 
-// Ends the process with exit status 1, and destroys nothing: other threads may wait in a collective
-// for ever.
+// Ends the process with exit status 1 without running destructors, because other threads may wait
+// in a collective forever.
 [[noreturn]] void end_process();
-// A line on the standard errors.
+// Prints a line on the standard error.
 void print_line(const std::string& message);
 
 }  // namespace coda

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each process has a slot in the shared memory. In each round all processes show a piece in their
+// slots, wait at a barrier, read the others' slots, and wait again.
 #include "collective/memory_communicator.h"
 
 #include <linux/futex.h>
@@ -17,21 +19,21 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kSlot = 4 << 20;   // bytes that a process shows to the others at once
+constexpr int64_t kSlot = 4 << 20;   // bytes that a process shows in one round
 constexpr int64_t kSlotHead = 4096;  // in front of the slots
 
-// At the start of the memory, all zeros before the first exchange.
+// At the start of the memory; all zeros before the first exchange.
 struct Head {
   std::atomic<uint32_t> arrived;
   std::atomic<uint32_t> phase;                              // of the barrier
-  std::atomic<int> numbers[(kSlotHead - 8) / sizeof(int)];  // of each process's exchange
+  std::atomic<int> numbers[(kSlotHead - 8) / sizeof(int)];  // each process's exchange number
 };
 static_assert(sizeof(Head) == kSlotHead);
 constexpr int kMostProcesses = static_cast<int>((kSlotHead - 8) / sizeof(int));
 
 int64_t bytes_for(int world) { return kSlotHead + world * kSlot; }
 
-// Between processes, which std::atomic's own wait is not for.
+// Waits across processes, which std::atomic's own wait does not support.
 void wait_while(std::atomic<uint32_t>& word, uint32_t value) {
   while (word.load(std::memory_order_acquire) == value)
     ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, value, nullptr, nullptr,
@@ -113,8 +115,8 @@ class MemoryCommunicator : public HostCommunicator {
     }
   }
 
-  // All have shown a piece. Where another is in another exchange this waits for ever: the
-  // announcements of both end the run (exchange_log.h).
+  // Waits until all have shown a piece. If another process is in a different exchange, this never
+  // returns; the announcements then end the run (exchange_log.h).
   void wait_for_pieces() {
     wait_for_all();
     for (int rank = 0; rank < world_; ++rank)

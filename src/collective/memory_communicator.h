@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of one machine that exchange over memory which they share. Whoever starts them makes it
-// (make_shared_memory of coda/communicator.h): it has no name, so no other process reaches it.
+// Exchanges over memory that the processes of one machine share. The launcher creates the memory
+// (make_shared_memory of coda/communicator.h). It has no name, so no other process can access it.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace coda {
 
-// Throws Error where the place's shared memory is not what was made for as many processes.
+// Throws Error unless the shared memory was made for the same number of processes.
 std::unique_ptr<Communicator> join_over_memory(const ProcessPlace& place);
 
 }  // namespace coda

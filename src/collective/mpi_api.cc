@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens libmpi and resolves its functions and predefined objects.
 #include "collective/mpi_api.h"
 
 #include <dlfcn.h>
@@ -14,7 +15,7 @@ constexpr const char* kRemedy =
     " (install it: apt-get install openmpi-bin; a GPU for each process needs no MPI)";
 
 void* open_library() {
-  // Its components look for its symbols among all that are loaded.
+  // Open MPI's components look for its symbols among all loaded libraries.
   void* library = dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* const reason = dlerror();

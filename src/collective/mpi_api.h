@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of Open MPI that collectives need, declared here and opened at run time: neither to
-// build nor to run on one process it need be there. Its handles are addresses of objects in the
-// library, which is what its C interface has in place of MPI_COMM_WORLD and the like; that holds
-// for libmpi.so.40, Open MPI 3 to 5. Names are MPI's.
+// The part of Open MPI that collectives need, declared here and opened at run time, so that neither
+// building nor single-process runs require it. Handles are addresses of objects in the library, as
+// in the ABI of libmpi.so.40 (Open MPI 3 to 5). Names are MPI's.
 #pragma once
 
 namespace coda {
 
 struct MpiApi {
-  // Throws Error where there is no Open MPI.
+  // Throws Error if there is no Open MPI.
   MpiApi();
 
   int (*initialized)(int*);

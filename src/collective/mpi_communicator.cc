@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sums blocks in pieces, so that the receive buffer is small.
 #include "collective/mpi_communicator.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kPiece = 1 << 18;  // floats that travel at once: of each block in turn
+constexpr int64_t kPiece = 1 << 18;  // floats per transfer, of each block in turn
 
 void check(int result, const char* what) {
   require(result == 0, std::string("MPI: ") + what + " failed (" + std::to_string(result) + ")");
@@ -28,7 +29,7 @@ class MpiCommunicator : public HostCommunicator {
   explicit MpiCommunicator(const ProcessPlace& given) {
     int is_initialized = 0;
     check(mpi().initialized(&is_initialized), "MPI_Initialized");
-    constexpr int kOneThread = 1;  // of several calls MPI
+    constexpr int kOneThread = 1;  // only one thread calls MPI
     int provided = 0;
     if (is_initialized == 0) {
       check(mpi().init_thread(nullptr, nullptr, kOneThread, &provided), "MPI_Init_thread");
@@ -51,7 +52,7 @@ class MpiCommunicator : public HostCommunicator {
   }
 
  private:
-  // What others send for another exchange is not taken for this one's.
+  // Messages of another exchange are not mistaken for those of this one.
   void start(int number) override { tag_ = number; }
 
   void add_up(float* values, int64_t block) override {
@@ -93,7 +94,7 @@ class MpiCommunicator : public HostCommunicator {
           "MPI_Sendrecv");
   }
 
-  // Where rank 0 listens and the secret, MPI tells the others.
+  // MPI distributes rank 0's address and the secret.
   void meet(const ProcessPlace& given) {
     ProcessPlace place = given;
     struct {
@@ -120,7 +121,7 @@ class MpiCommunicator : public HostCommunicator {
 
   bool is_ours_ = false;
   int tag_ = 0;
-  std::vector<float> received_;  // a piece of each rank
+  std::vector<float> received_;  // a piece from each rank
 };
 
 }  // namespace

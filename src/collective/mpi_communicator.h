@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes on the CPUs of one or several machines, started by mpirun: Open MPI carries the bytes.
+// Exchanges over Open MPI, between processes on one or several machines that mpirun started.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace coda {
 
-// Throws Error where there is no Open MPI, or the processes were not started by mpirun (or srun
+// Throws Error if there is no Open MPI, or if the processes were not started by mpirun (or by srun
 // with its PMI).
 std::unique_ptr<Communicator> join_over_mpi(const ProcessPlace& place);
 

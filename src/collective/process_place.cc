@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the environment variables of the supported launchers, in order.
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +13,7 @@ namespace coda {
 namespace {
 
 constexpr int kUsualPort = 29500;       // PyTorch's
-constexpr size_t kShortestSecret = 16;  // characters: who guesses must not get far
+constexpr size_t kShortestSecret = 16;  // characters; shorter ones could be guessed
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);

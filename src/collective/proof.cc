@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// HMAC on top of the project's SHA-256.
 #include "collective/proof.h"
 
 #include <sys/random.h>

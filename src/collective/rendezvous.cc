@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread in each process reads the connections that the meeting (meeting.h) has left, and answers
-// for this process. Messages: 'B', it is alive; 'X', an entry of its list of exchanges (to rank 0);
-// 'L', it leaves, after how many of them; 'E', it gives up and why (to rank 0); 'Q', end quietly
-// (from rank 0, which prints why, or to a rank 0 that was silent).
+// A thread in each process reads the connections that the meeting (meeting.h) created, and answers
+// for this process. Messages: 'B', alive; 'X', an entry of the process's exchange list (to rank 0);
+// 'L', the process leaves after a number of entries; 'E', it gives up, with the reason (to rank 0);
+// 'Q', end silently (from rank 0, which prints the reason, or to a rank 0 that was silent).
 #include "collective/rendezvous.h"
 
 #include <poll.h>
@@ -31,8 +31,8 @@ using namespace std::chrono_literals;
 using Seconds = std::chrono::duration<double>;
 
 constexpr auto kPause = 300ms;
-constexpr auto kForRank1 = 2s;  // for its line, where rank 0 is gone
-constexpr double kBeat = 0.5;   // seconds from one sign of life to the next, at most
+constexpr auto kForRank1 = 2s;  // for rank 1's line if rank 0 has died
+constexpr double kBeat = 0.5;   // maximum seconds between two signs of life
 
 }  // namespace
 
@@ -40,7 +40,7 @@ class Rendezvous::Impl {
   struct Other {
     Peer peer;
     bool has_left = false;
-    int unheard = 0;        // beats of this process without a message of the other's
+    int unheard = 0;        // own beats since the other's last message
     int64_t announced = 0;  // when it left
   };
 
@@ -64,8 +64,8 @@ class Rendezvous::Impl {
       send_announced();
       const std::string count = std::to_string(announced());
       for (const Other& other : others_) send(other, {'L', count});
-      // Launchers end all once one has ended with an exit status that is not 0, as after Ctrl-C,
-      // and rank 0 may be writing a checkpoint.
+      // Launchers end all processes when one ends with a nonzero exit status, as after Ctrl-C, and
+      // rank 0 may be writing a checkpoint.
       while (place_.rank > 0 && !first_has_left_) std::this_thread::sleep_for(10ms);
     }
     is_leaving_ = true;
@@ -89,7 +89,8 @@ class Rendezvous::Impl {
     is_failing_ = true;
     if (place_.rank == 0) return end_others();
     send(others_.front(), {'E', message});
-    // Until rank 0 has printed it, as a launcher may end all once one has ended.
+    // Waits until rank 0 has printed the message, because a launcher may end all when one has
+    // ended.
     std::this_thread::sleep_for(5s);
     end_process();
   }
@@ -135,7 +136,7 @@ class Rendezvous::Impl {
     }
   }
 
-  // One message at a time, of the watcher and of those who call.
+  // One message at a time, from the watcher thread and from callers.
   void send(const Other& to, const Message& message) {
     const std::lock_guard lock(sending_);
     send_message(to.peer.socket, message);
@@ -174,7 +175,8 @@ class Rendezvous::Impl {
     }
   }
 
-  // Beats are counted, not time: where all were stopped and go on, nobody has been silent.
+  // Counts beats instead of time: if all processes were stopped and continue, none counts as
+  // silent.
   void beat() {
     for (Other& other : others_) {
       if (other.has_left) continue;
@@ -214,7 +216,8 @@ class Rendezvous::Impl {
       const std::lock_guard lock(mutex_);
       if (is_first) log_.leave(other.peer.rank);
     } else if (message.kind == 'Q') {
-      // A launcher may end rank 0 once another has ended, and rank 0 prints when it has left.
+      // A launcher may end rank 0 once another process has ended, and rank 0 prints when it has
+      // left.
       receive_until(other.peer.socket, other.peer.inbox, in(2s));
       std::this_thread::sleep_for(kPause);
       end_process();
@@ -225,7 +228,7 @@ class Rendezvous::Impl {
     }
   }
 
-  // Where an exchange would wait for ever.
+  // Detects exchanges that would wait forever.
   void look_at_steps() {
     std::unique_lock lock(mutex_);
     if (const auto found = log_.difference()) {
@@ -247,16 +250,16 @@ class Rendezvous::Impl {
     end_process();
   }
 
-  // Ends all, with one line.
+  // Ends all processes with one line.
   void give_up_for(Other& other, const std::string& text) {
     other.has_left = true;
-    // This process may be giving up for the same reason; then it says so itself.
+    // This process may be giving up for the same reason; then it reports it itself.
     std::this_thread::sleep_for(kPause);
     if (is_leaving_ || is_failing_) return;
     end_others();
     if (place_.rank == 0) {
       print_line(text);
-    } else if (place_.rank == 1) {  // rank 0 is gone: the next one says so
+    } else if (place_.rank == 1) {  // rank 0 has died: the next rank reports it
       print_line(text);
     } else {
       std::this_thread::sleep_for(kForRank1);
@@ -278,13 +281,13 @@ class Rendezvous::Impl {
   std::string token_;
   std::vector<Other> others_;
   std::mutex sending_;
-  std::mutex mutex_;  // of what stands here
+  std::mutex mutex_;  // guards the members below
   std::string remedy_;
   int64_t announced_ = 0;
-  std::vector<std::string> to_send_;  // entries; of rank 0 none
+  std::vector<std::string> to_send_;  // entries; unused in rank 0
   ExchangeLog log_;                   // rank 0's
-  std::condition_variable changed_;   // log_
-  Socket wake_;                       // no socket: what wakes the watcher
+  std::condition_variable changed_;   // signals changes of log_
+  Socket wake_;                       // closed: wakes the watcher
   std::thread watcher_;
   std::atomic<bool> first_has_left_ = false;  // rank 0
   std::atomic<bool> is_leaving_ = false;

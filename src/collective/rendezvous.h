@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes that train together have beside their collectives: a TCP connection of each to
-// rank 0 from the start to the end. A collective cannot tell that a process has died (NCCL's wait
-// for ever), but its connection closes: at once where the process ends, within 25 seconds where its
-// machine does. Over it each also says twice a second that it is alive, and what it is about to
-// exchange, so that one that is stopped, or out of step, is noticed. A second connection of each
-// carries many bytes to rank 0.
+// A TCP connection from each process to rank 0 for the whole run, in addition to the collectives. A
+// collective cannot detect that a process has died (NCCL waits forever), but the connection closes:
+// at once if the process ends, within 25 seconds if its machine fails. Over it each process also
+// reports twice a second that it is alive, and what it is about to exchange, so that stopped
+// processes and processes out of step are noticed. A second connection of each process carries bulk
+// data to rank 0.
 #pragma once
 
 #include <memory>
@@ -19,20 +19,21 @@ namespace coda {
 
 class Rendezvous {
  public:
-  // Returns once all processes are there. `kind` is what this process has and all must have alike,
-  // for people ("NVIDIA H200"); `token` is rank 0's, for all. Throws Error in rank 0, and ends the
-  // others that are there, if some do not come within the place's patience (it names them) or the
-  // kinds differ. Rank 0 listens with `listening` (listen_for_others).
+  // Returns when all processes have arrived. `kind` is a description of the device that must be
+  // equal in all processes ("NVIDIA H200"); rank 0's `token` is distributed to all. If some
+  // processes do not arrive within the place's patience (the message names them) or kinds differ,
+  // throws Error in rank 0 and ends the others. Rank 0 listens with `listening`
+  // (listen_for_others).
   Rendezvous(const ProcessPlace& place, Socket listening, const std::string& kind,
              const std::string& token);
-  // Leaves, rank 0 first: the others wait for it. While an exception unwinds the stack it is as if
-  // the process ended.
+  // Leaves; the other ranks wait until rank 0 has left. During stack unwinding it acts as if the
+  // process had died.
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
   const std::string& token() const;  // rank 0's
-  // See Communicator. announce() gives the number of what it announces: 1, 2, ...; it does not
+  // See Communicator. announce() returns the number of the announcement (1, 2, ...) and does not
   // wait.
   int64_t announce(const std::string& what);
   void require_same(const Settings& settings);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// POSIX sockets with keep-alive, deadlines instead of blocking calls, and errors in words.
 #include "collective/socket.h"
 
 #include <ifaddrs.h>
@@ -23,16 +24,16 @@
 namespace coda {
 namespace {
 
-constexpr size_t kHead = 5;  // bytes in front of a message's text: its letter, and the length
+constexpr size_t kHead = 5;  // bytes before a message's text: letter and length
 
 void set(int descriptor, int level, int option, int value) {
   ::setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
-constexpr int kSendCheck = 100;  // milliseconds from one look at a stop token to the next
+constexpr int kSendCheck = 100;  // milliseconds between two checks of a stop token
 
-// Messages leave at once, and a machine that is gone is noticed: it is asked after 10 seconds of
-// silence, and given up 15 seconds later.
+// Sends messages without delay, and detects dead machines: probes after 10 seconds of silence,
+// gives up 15 seconds later.
 void prepare(int descriptor) {
   set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -44,7 +45,7 @@ void prepare(int descriptor) {
   ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
-// Addresses that a name stands for, or why there are none.
+// The addresses of a host name, or the reason why there are none.
 struct Found {
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> first = {nullptr, ::freeaddrinfo};
   std::string problem;
@@ -79,7 +80,7 @@ std::string text_of(const sockaddr* address, socklen_t size) {
   return is_known ? text : "an unknown address";
 }
 
-// What getsockname or getpeername says.
+// The result of getsockname or getpeername.
 struct Name {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
@@ -196,7 +197,7 @@ bool send_message(const Socket& socket, const Message& message) {
 
 bool Inbox::take(const Socket& socket) {
   while (true) {
-    // No more than a message is kept, however much is sent.
+    // Keeps at most one message, however much is sent.
     if (bytes_.size() >= kHead + longest_) return true;
     char piece[4096];
     const ssize_t got = ::recv(socket.descriptor(), piece, sizeof piece, MSG_DONTWAIT);
@@ -236,7 +237,7 @@ std::optional<Message> receive_until(const Socket& socket, Inbox& inbox, Deadlin
   return inbox.next();
 }
 
-// The system gives up a receiver that takes nothing for the time of TCP_USER_TIMEOUT.
+// The system gives up on a receiver that accepts nothing for TCP_USER_TIMEOUT.
 void allow_slow_receiver(const Socket& socket) {
   set(socket.descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offline best fit: the largest tensor first (else the longest alive, else what is alive at the
-// end), each into the tightest gap among those that are alive with it. Where that takes more than
-// is alive at once, what lies at the end goes first, and all is placed again. Should it be no
-// better than each phase's temporaries by themselves and the other tensors behind them, they lie
-// so. Results with places are there before all others, and so are walls, which nothing may cross:
-// where the lent memory has no result, and between it and the session's own.
+// Offline best fit: places the largest tensor first (other orders that are tried: longest lifetime
+// first, or alive at the end first), each into the tightest gap among the tensors that are alive at
+// the same time. If the result exceeds the maximum of live memory, the tensors at the end are moved
+// to the front of the order, and everything is placed again. If that is no better than placing each
+// phase's temporaries separately with the other tensors after them, that layout is used. Results
+// with given places are fixed first, and so are walls, which nothing may cross: parts of lent
+// memory without a result, and the border between lent and own memory.
 #include "runtime/arena.h"
 
 #include <algorithm>
@@ -33,8 +34,8 @@ bool alive_together(const ArenaSlot& a, const ArenaSlot& b) {
   return a.first_step <= b.last_step && b.first_step <= a.last_step;
 }
 
-// The lowest offset of the smallest gap between `placed` (those alive with `slot`) that holds it,
-// else their end.
+// The lowest offset of the smallest gap between `placed` (those alive together with `slot`) that
+// holds it, else their end.
 int64_t best_fit(const ArenaSlot& slot, std::vector<const ArenaSlot*> placed) {
   std::sort(placed.begin(), placed.end(),
             [](const ArenaSlot* a, const ArenaSlot* b) { return a->offset < b->offset; });
@@ -49,7 +50,7 @@ int64_t best_fit(const ArenaSlot& slot, std::vector<const ArenaSlot*> placed) {
 
 using Fixed = std::vector<const ArenaSlot*>;  // slots that have their offsets
 
-// Gives every slot its offset, in this order; returns the bytes they need together.
+// Gives each slot its offset, in this order; returns the total number of bytes.
 int64_t place_in_order(const std::vector<ArenaSlot*>& slots, const Fixed& fixed) {
   std::vector<const ArenaSlot*> done = fixed;
   int64_t total = 0;
@@ -78,9 +79,9 @@ bool ends_later(const ArenaSlot* a, const ArenaSlot* b) {
   return a->last_step != b->last_step ? a->last_step > b->last_step : is_larger(a, b);
 }
 
-// Gives every slot its offset; returns the bytes they need together, `least` at best.
+// Gives each slot its offset; returns the total number of bytes, at best `least`.
 int64_t place(std::vector<ArenaSlot*> slots, int64_t least, const Fixed& fixed) {
-  // Placing takes the square of their number: a large model's plan is placed fewer times.
+  // The time grows with the square of the number of slots, so large plans get fewer tries.
   constexpr size_t kMostWork = 1 << 20;
   constexpr size_t kMostTries = 32;
   const size_t tries = std::min(kMostTries, kMostWork / (slots.size() * slots.size() + 1));
@@ -98,7 +99,7 @@ int64_t place(std::vector<ArenaSlot*> slots, int64_t least, const Fixed& fixed) 
       const auto last = std::find_if(slots.begin(), slots.end(), [&](const ArenaSlot* slot) {
         return aligned(slot->offset + slot->bytes) == now;
       });
-      if (last == slots.end()) return place_in_order(best, fixed);  // a wall lies there
+      if (last == slots.end()) return place_in_order(best, fixed);  // a wall is there
       std::rotate(slots.begin(), last, last + 1);
     }
   }
@@ -121,7 +122,7 @@ int64_t most_alive(const std::vector<ArenaSlot*>& slots, const Fixed& fixed, int
   return most;
 }
 
-// Steps of the loop that step i stands in, itself outside of any.
+// The steps of the loop that contains step i; only i itself outside of loops.
 std::pair<int, int> loop_around(const std::vector<PlanStep>& steps, int i) {
   int first = i, last = i;
   const int loop = steps[i].loop;
@@ -136,7 +137,7 @@ class Owners {
   explicit Owners(const Plan& plan) {
     for (const PlanTensor& tensor : plan.tensors) tensors_[tensor.decl.name] = &tensor;
   }
-  // What has the tensor's memory (a view lives in what it views); null: no tensor of the plan.
+  // The owner of the tensor's memory; null: not a tensor of the plan.
   const PlanTensor* operator()(std::string_view name) const {
     auto found = tensors_.find(name);
     while (found != tensors_.end() && !found->second->view_of.empty())
@@ -148,9 +149,9 @@ class Owners {
   std::map<std::string_view, const PlanTensor*> tensors_;
 };
 
-// Finds the slots, without offsets, in the order in which steps name them. What a loop sees of a
-// tensor that is not its own is alive from the loop's first step to its last: chunks follow one
-// another.
+// Finds the slots, without offsets, in the order in which steps name them. A tensor that a loop
+// uses but does not own is alive from the loop's first step to its last, because blocks run one
+// after another.
 class Lifetimes {
  public:
   Lifetimes(const Plan& plan, const DimValues& sizes, bool own_results, const ResultPlaces& places,
@@ -171,7 +172,8 @@ class Lifetimes {
     const bool spends = spends_saved(plan_) || !places_.offsets.empty();
     for (auto& [name, slot] : arena_.saved) {
       if (!spends) slot.last_step = last;
-      // All of them are there as the forward ends, also what the backward never reads.
+      // All saved tensors exist at the end of the forward, even those that the backward never
+      // reads.
       slot.last_step = std::max(slot.last_step, static_cast<int>(plan_.forward.size()) - 1);
     }
     for (auto& [name, slot] : arena_.results) {
@@ -210,7 +212,7 @@ class Lifetimes {
       if (use.written) written_.insert(owners_(use.name)->decl.name);
   }
 
-  // Where a tensor's slot belongs; null: the caller binds it.
+  // The map for a tensor's slot; null: the caller binds it.
   std::map<std::string, ArenaSlot>* slots_for(const PlanTensor& tensor, bool is_read) {
     switch (tensor.role) {
       case TensorRole::temporary: return &arena_.temporaries;
@@ -223,7 +225,7 @@ class Lifetimes {
     }
   }
 
-  // Of the whole tensor, or of a chunk where only a loop sees it.
+  // The bytes of the whole tensor, or of a block if only a loop uses it.
   int64_t bytes_of_part(const PlanTensor& tensor) const {
     if (tensor.loop < 0) return bytes_of(tensor, sizes_);
     return bytes_of(tensor, sizes_of_chunk(plan_.loops[tensor.loop], sizes_, 0));
@@ -236,11 +238,11 @@ class Lifetimes {
   const ResultPlaces& places_;
   ArenaPlan& arena_;
   std::set<std::string> written_;
-  std::set<std::string> given_;  // outputs that are read before any step has written them
+  std::set<std::string> given_;  // outputs that are read before a step writes them
 };
 
-// What nothing is placed across: in lent memory all between the results that have places, and its
-// end. Throws Error where results do not fit.
+// The areas that no tensor may cross: in lent memory, everything between the results that have
+// places, and its end. Throws Error if results do not fit.
 std::vector<ArenaSlot> walls_around(Fixed results, int64_t lent_bytes, int steps) {
   std::ranges::sort(results, {}, &ArenaSlot::offset);
   std::vector<ArenaSlot> walls;
@@ -262,8 +264,8 @@ std::vector<ArenaSlot> walls_around(Fixed results, int64_t lent_bytes, int steps
   return walls;
 }
 
-// Each phase's temporaries by themselves, the other tensors side by side behind them; all of it
-// from `start` on, but what is fixed.
+// Places each phase's temporaries separately and the other tensors one after another behind them,
+// from `start` on, except for fixed slots.
 int64_t place_apart(ArenaPlan& arena, int steps, const Fixed& fixed, int64_t start) {
   int64_t end = 0;
   for (const Phase phase : {Phase::forward, Phase::backward}) {

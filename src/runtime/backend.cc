@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend does that works on the host's memory and finishes before it returns.
+// The default implementations of Backend, for backends that use host memory and run synchronously.
 #include "coda/backend.h"
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy from one matrix in the host's memory to another of the same type and size, row by row:
-// the gaps between rows stay as they are.
+// Copies a host matrix to another of the same type and size, row by row; the gaps between rows are
+// not written.
 #pragma once
 
 #include <cstring>

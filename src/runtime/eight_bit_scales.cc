@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The update of the scales is a program, so that backends run it without waiting for the host.
 #include "runtime/eight_bit_scales.h"
 
 #include <string>
@@ -115,7 +116,7 @@ void EightBitScales::restore(const std::vector<float>& state) {
   set(inverse_, part(2));
 }
 
-// What lies between two scales is 1, of which the update makes numbers that nothing reads.
+// The gaps between two scales hold 1, so that the update computes valid numbers there.
 void EightBitScales::set(Tensor& vector, const std::vector<float>& values) {
   std::vector<float> all(static_cast<size_t>(kScaleColumns) * values.size(), 1.0F);
   for (size_t i = 0; i < values.size(); ++i) all[kScaleColumns * i] = values[i];

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Applies the operation's shape rule to the call's sizes and compares the declared tensors.
 #include "runtime/operation_call.h"
 
 #include <string>
@@ -73,7 +74,7 @@ OperationCall operation_call(const OpaqueCall& call, std::span<const TensorDecl>
                    std::to_string(results.size()));
   for (size_t i = declared; i < tensors.size(); ++i) {
     const OperationTensor& given = result.tensors[i];
-    // What is added to has the only result's shape.
+    // The operand that is added to has the shape of the only result.
     const Shape& want = results[i < call.inputs.size() ? 0 : i - call.inputs.size()].shape;
     result.check(
         want.rows.is(given.rows) && want.cols.is(given.cols),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan's opaque calls as their operations see them: with sizes, checked against the shapes rule.
+// Converts a plan's opaque calls for their operations: evaluates sizes and checks shapes.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace coda {
 
-// `tensors`: declarations of the call's inputs, then of its outputs; `row_strides` theirs, empty:
-// dense. Throws Error, naming the operation, for a call that is not as its operation declares.
+// `tensors`: declarations of the call's inputs, then of its outputs; `row_strides`: of these
+// (empty: dense). Throws Error, naming the operation, for a call that does not match the operation.
 OperationCall operation_call(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                              const DimValues& sizes, std::span<const int64_t> row_strides = {});
 
-// The call by its operation's definition in float64: the truth that backends are held against.
+// Runs the call by its float64 definition; backends are tested against it.
 std::unique_ptr<Kernel> prepare_reference_call(const OpaqueCall& call,
                                                std::span<const TensorDecl> tensors,
                                                const DimValues& sizes);

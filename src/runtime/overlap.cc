@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two matrices may interleave row by row without sharing a byte, so rows are compared.
 #include "runtime/overlap.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace coda {
 namespace {
 
-// A matrix in bytes.
+// A matrix as byte ranges.
 struct Extent {
   int64_t begin = 0;
   int64_t width = 0;  // of a row
@@ -32,8 +33,8 @@ bool overlap(const Extent& a, const Extent& b) {
   if (a.rows == 0 || b.rows == 0 || a.end() <= b.begin || b.end() <= a.begin) return false;
   if (a.rows > b.rows) return overlap(b, a);
   for (int64_t row = 0; row < a.rows; ++row) {
-    // Rows of b between the last that ends before this row of a and the first that starts behind
-    // it.
+    // Rows of b between the last one that ends before this row of a and the first one that starts
+    // after it.
     const int64_t at = a.begin + row * a.stride - b.begin;
     const int64_t first = floor_divided(at - b.width, b.stride) + 1;
     const int64_t last = floor_divided(at + a.width - 1, b.stride);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the memory that a caller gives for two tensors is the same somewhere, gaps between rows
-// excepted: what is written must not be another tensor's memory. Checked when memory is bound, not
-// at each run.
+// Checks whether the memory of two tensors overlaps, ignoring gaps between rows: a written tensor
+// must not share memory with another. Checked when memory is bound, not at each run.
 #pragma once
 
 #include <string_view>
@@ -19,7 +18,7 @@ struct GivenTensor {
   bool written = false;
 };
 
-// Throws Error naming two tensors that share memory, one of which is written.
+// Throws Error naming two tensors that share memory, if one of them is written.
 void check_overlaps(std::vector<GivenTensor> tensors);
 
 }  // namespace coda

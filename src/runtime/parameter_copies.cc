@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Prepares each copy program once and runs all of them in make().
 #include "runtime/parameter_copies.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of parameters that a plan has as inputs (CompileOptions::copies_are_given): their
+// The copies of parameters that are inputs of a plan (CompileOptions::copies_are_given): their
 // memory, and the programs that make them.
 #pragma once
 
@@ -15,11 +15,11 @@ namespace coda {
 
 class ParameterCopies {
  public:
-  // Binds memory for what the programs store to the session. Both it and the backend must outlive
-  // this.
+  // Allocates the programs' results and binds them to the session. The session and the backend must
+  // outlive this object.
   ParameterCopies(Backend& backend, std::vector<ParameterCopy> copies, Session& session);
 
-  // Of all parameters as they are now.
+  // Remakes all copies from the current parameters.
   void make();
 
  private:
@@ -31,7 +31,7 @@ class ParameterCopies {
   std::vector<Prepared> programs_;
 };
 
-// What programs of these copies store, by name.
+// The names of what the programs of these copies store.
 std::vector<std::string> stored_by(const std::vector<ParameterCopy>& copies);
 
 }  // namespace coda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Follows the layout that a session uses, so that the announced kernels are the ones it prepares.
 #include "runtime/plan_programs.h"
 
 #include <set>
@@ -9,7 +10,7 @@
 namespace coda {
 namespace {
 
-// With strides as a session's tensors lie, and those that a caller gives dense.
+// Row strides as a session allocates tensors; tensors of the caller are dense.
 AnnouncedProgram announced(const Program& program, const Plan& plan, const DimValues& sizes) {
   AnnouncedProgram result{&program, sizes};
   bool is_dense = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs and the calls that a session of a plan prepares, with the sizes that each sees: what
-// compiles may compile all of them at once, or ahead.
+// Lists the programs and calls that a session of a plan will prepare, with their sizes, so that a
+// backend can compile them in parallel or ahead of time.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace coda {
 
-// They are the plan's, which must outlive them. Those of a loop over row chunks see a
-// chunk's rows, and are there once more for a last chunk that is shorter.
+// The plan must outlive the result. A program in a loop over row blocks has the block's number of
+// rows; if the last block is shorter, the program is listed again with that size.
 std::vector<AnnouncedProgram> programs_of(const Plan& plan, const DimValues& sizes);
 std::vector<AnnouncedCall> calls_of(const Plan& plan, const DimValues& sizes);
 

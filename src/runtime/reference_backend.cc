@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's kernel hands the evaluator what the program reads and puts back what it stores.
+// A program's kernel passes its inputs to the evaluator and stores the results.
 #include "runtime/reference_backend.h"
 
 #include <utility>

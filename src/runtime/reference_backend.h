@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend that is slow and obvious: programs step by step over whole matrices in float64, opaque
-// calls by their definitions, and each tensor rounded to its type where it is stored. Other
-// backends are tested against it.
+// A slow and simple backend for testing others: programs step by step over whole matrices in
+// float64, opaque calls by their definitions, and each tensor rounded to its type when it is
+// stored.
 #pragma once
 
 #include "coda/backend.h"

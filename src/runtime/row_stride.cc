@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// 16 bytes is the alignment of a GPU's copy engine.
 #include "runtime/row_stride.h"
 
 #include "base/rounding.h"

@@ -27,7 +27,7 @@ bool is_callers(TensorRole role) {
 
 constexpr std::byte kPoison{0xff};
 
-// Some bytes as a tensor.
+// Bytes as a tensor.
 TensorView bytes_view(std::byte* memory, int64_t bytes) {
   return dense_view(memory, DType::i32, 1, bytes / size_of(DType::i32));
 }
@@ -66,16 +66,16 @@ class Session::Impl {
     std::string name;
     std::unique_ptr<Kernel> kernel;
     std::vector<int> tensors;       // slots of memory_
-    std::vector<TensorView> views;  // the same, as the kernel takes them (of a loop: of chunk 0)
+    std::vector<TensorView> views;  // in the kernel's order (in a loop: of block 0)
     int loop = -1;
-    // In a loop: for chunks behind the first, for a last chunk that is shorter, and for one that is
-    // both; null where no such chunk is or it needs no other kernel.
+    // In a loop: kernels for later blocks, for a shorter last block, and for a later shorter one;
+    // null if there is no such block or it needs no separate kernel.
     std::unique_ptr<Kernel> later, shorter, later_shorter;
   };
   struct PreparedPhase {
     std::vector<PreparedStep> steps;
-    std::map<int, bool> given;     // slots of what the caller binds, and whether it is written
-    std::vector<int> overwritten;  // slots of outputs that are written and not read before
+    std::map<int, bool> given;     // slots that the caller binds; whether they are written
+    std::vector<int> overwritten;  // slots of outputs that are written before they are read
     std::vector<StepTiming> timings;
     bool is_stale = true;  // a binding has changed since `views` was filled
   };
@@ -83,7 +83,7 @@ class Session::Impl {
     const PlanTensor* tensor = nullptr;
     PhysicalShape shape;
     TensorView view;  // data is null until bound
-    Tensor kept{};    // keeps the view's memory where a Tensor was bound
+    Tensor kept{};    // keeps a bound Tensor's memory alive
   };
 
   void prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase);
@@ -93,7 +93,7 @@ class Session::Impl {
   void poison_own(bool forward);
   void poison_results(int first, int end);
   void poison_block(int loop);
-  // The chunk's part of a tensor that chunk 0 sees as `view`.
+  // The block's part of a tensor that block 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowChunks& loop, int64_t chunk) const;
   void place_own();
   void lend(std::byte* memory);
@@ -102,12 +102,12 @@ class Session::Impl {
   void run(PreparedPhase& phase, const char* name, const BeforeStep& before);
   std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
   int slot_of(std::string_view name) const;
-  // Views of other tensors: of the plan (see PlanTensor::view_of).
+  // For views of other tensors of the plan (PlanTensor::view_of).
   void check_view(const Memory& view) const;
   int64_t column_offset(const Memory& view) const;
-  int owner_of(int slot) const;        // what has the memory
-  TensorView resolve(int slot) const;  // null data where nothing is bound
-  DimValues sizes_in(int loop) const;  // of a loop's first chunk; -1: sizes()
+  int owner_of(int slot) const;        // the slot that owns the memory
+  TensorView resolve(int slot) const;  // null data if nothing is bound
+  DimValues sizes_in(int loop) const;  // of the loop's first block; -1: sizes()
 
  private:
   friend class Session;
@@ -117,7 +117,7 @@ class Session::Impl {
   DimValues sizes_;
   SessionOptions options_;
   ArenaPlan arena_;
-  BackendMemory own_;  // the arena's
+  BackendMemory own_;  // the arena's memory
   BackendMemory scratch_;
   int64_t scratch_bytes_ = 0;
   std::vector<Memory> memory_;                     // as plan_.tensors
@@ -127,7 +127,7 @@ class Session::Impl {
   PreparedPhase forward_;
   PreparedPhase backward_;
   bool has_forward_ = false;
-  bool spends_saved_ = false;  // the backward can run once for each forward
+  bool spends_saved_ = false;  // each forward allows one backward
   Session::Observer observer_;
 };
 
@@ -139,7 +139,7 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
   for (const PlanTensor& tensor : plan_.tensors) {
     const bool is_new = slots_.emplace(tensor.decl.name, static_cast<int>(memory_.size())).second;
     require(is_new, "the plan has two tensors named '" + tensor.decl.name + "'");
-    // A view stands behind what it views.
+    // A view is declared after its owner.
     require(tensor.view_of.empty() || slots_.contains(tensor.view_of),
             "tensor '" + tensor.decl.name + "' views '" + tensor.view_of +
                 "', which is no tensor of the plan before it");
@@ -172,7 +172,7 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
   share_scratch();
 }
 
-// Steps run one after another.
+// Plan steps run one after another, so kernels can share scratch.
 void Session::Impl::share_scratch() {
   std::vector<Kernel*>& kernels = scratch_users_;
   for (PreparedPhase* phase : {&forward_, &backward_}) {
@@ -199,7 +199,7 @@ DimValues Session::Impl::sizes_in(int loop) const {
   return sizes_of_chunk(plan_.loops[loop], sizes_, 0);
 }
 
-// A range of columns, or a vector read along the other dimension.
+// Checks a range of columns, or a vector read along the other dimension.
 void Session::Impl::check_view(const Memory& view) const {
   const Memory& base = memory_[slot_of(view.tensor->view_of)];
   const int64_t offset = column_offset(view);
@@ -234,7 +234,7 @@ void Session::Impl::place_own() {
 void Session::Impl::lend(std::byte* memory) {
   invariant(options_.own_memory_is_lent, "memory is lent where the session was told that it is");
   if (memory == own_.get()) return;
-  own_ = {BackendMemory(), memory};  // the caller's
+  own_ = {BackendMemory(), memory};  // the caller's memory
   place_own();
   if (scratch_bytes_ != 0) {
     scratch_ = {BackendMemory(), memory + round_up(arena_.total_bytes(), kCacheLine)};
@@ -256,14 +256,14 @@ bool Session::Impl::owns(std::string_view name) const {
 
 void Session::Impl::prepare(const std::vector<PlanStep>& steps, Backend& backend,
                             PreparedPhase& phase) {
-  std::set<int> read;  // owners, of what this and earlier steps read
+  std::set<int> read;  // owners that this and earlier steps read
   for (const PlanStep& step : steps) {
     PreparedStep prepared;
     prepared.name = step.name;
     std::set<int> overwritten;
     std::vector<TensorDecl> decls;
     for (const StepTensor& use : step_tensors(step)) {
-      const int slot = slot_of(use.name);  // plan_arena has checked that it is there
+      const int slot = slot_of(use.name);  // plan_arena has checked that it exists
       const PlanTensor& tensor = *memory_[slot].tensor;
       const TensorRole role = memory_[owner_of(slot)].tensor->role;
       require(!use.written || (role != TensorRole::input && role != TensorRole::parameter),
@@ -324,7 +324,7 @@ int Session::Impl::slot_of(std::string_view name) const {
   return found->second;
 }
 
-// What keeps a caller from binding this, as the end of a sentence's subject; empty: nothing.
+// Why the caller cannot bind this, as the end of a sentence; empty: it can.
 std::string Session::Impl::why_not_bound(std::string_view name, const TensorView& view) const {
   const auto quoted = [&] { return "'" + std::string(name) + "'"; };
   const auto found = slots_.find(name);
@@ -448,7 +448,7 @@ std::vector<GivenTensor> Session::Impl::given_tensors(const PreparedPhase& phase
 void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep& before) {
   if (phase.is_stale) {
     std::set<std::string> unbound;
-    const PreparedStep* first = nullptr;  // that needs one of them
+    const PreparedStep* first = nullptr;  // the first step that needs one of them
     for (PreparedStep& step : phase.steps) {
       for (size_t i = 0; i < step.tensors.size(); ++i) {
         step.views[i] = resolve(step.tensors[i]);
@@ -529,12 +529,12 @@ TensorView Session::Impl::part(const TensorView& view, int slot, const RowChunks
   return rows;
 }
 
-// All but what the backward has of the forward. At once, because what is filled between two steps
-// keeps them from overlapping as they do on a GPU.
+// Poisons all memory except what the backward needs from the forward. All at once, because filling
+// between steps would keep them from overlapping as they do on a GPU.
 void Session::Impl::poison_own(bool forward) {
-  std::map<int64_t, int64_t> kept = arena_.untouched;  // from which byte, how many
+  std::map<int64_t, int64_t> kept = arena_.untouched;  // start and number of bytes to keep
   for (const int64_t end : {arena_.lent_bytes, arena_.lent_bytes + arena_.total_bytes()})
-    kept.emplace(end, 0);  // nothing is filled across the end of lent memory
+    kept.emplace(end, 0);  // do not fill across the end of lent memory
   for (const auto* slots : {&arena_.saved, &arena_.results}) {
     for (const auto& [name, slot] : *slots)
       if (!forward && slot.phase == Phase::forward) kept[slot.offset] = slot.bytes;
@@ -546,7 +546,7 @@ void Session::Impl::poison_own(bool forward) {
   }
 }
 
-// Those that steps [first, end) write first: until then other tensors had their memory.
+// Poisons results that steps [first, end) write first; before that, other tensors use their memory.
 void Session::Impl::poison_results(int first, int end) {
   for (const auto& [name, slot] : arena_.results) {
     if (first <= slot.first_step && slot.first_step < end)
@@ -554,7 +554,7 @@ void Session::Impl::poison_results(int first, int end) {
   }
 }
 
-// What only the loop sees: the chunk before must not be read again.
+// Poisons a loop's own tensors, so that the previous block cannot be read again.
 void Session::Impl::poison_block(int loop) {
   for (const Memory& memory : memory_) {
     const bool is_local = memory.tensor->loop == loop && memory.tensor->view_of.empty();
@@ -563,7 +563,7 @@ void Session::Impl::poison_block(int loop) {
 }
 
 void Session::Impl::forward(const BeforeStep& before) {
-  has_forward_ = false;  // until it is whole
+  has_forward_ = false;  // until the forward is complete
   run(forward_, "forward", before);
   has_forward_ = true;
 }

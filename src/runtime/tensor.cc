@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors: values are converted on the host, and copied to and from a backend that has other
-// memory.
+// Values are converted on the host, and copied to and from a backend with its own memory.
 #include "coda/tensor.h"
 
 #include <cmath>
@@ -48,7 +47,7 @@ void require_integers(const TensorView& view) {
   require(view.dtype == DType::i32, "integers of a tensor " + describe(view) + ": it must be i32");
 }
 
-// Row `row` of a view in the host's memory.
+// Writes row `row` of a view in host memory.
 void write_row(std::span<const float> values, const TensorView& view, int64_t row) {
   void* const data = row_of(view, row);
   const auto convert = [&](auto* out, auto rounded) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Converts element by element through a switch over the types.
 #include "runtime/values.h"
 
 #include "base/stored_element.h"

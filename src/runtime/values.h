@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers in a tensor as float64 and back, of any storage type: for references and tests, not
+// Converts the elements of a tensor of any type to float64 and back; for references and tests, not
 // for speed.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace coda {
 
 // Row-major [rows, cols] without gaps.
 std::vector<double> read_values(const TensorView& view);
-// Each value rounded to the view's type, to nearest even (by way of float for the 16-bit types).
+// Rounds each value to the view's type, to nearest even (16-bit types through float).
 void write_values(std::span<const double> values, const TensorView& view);
 
 }  // namespace coda

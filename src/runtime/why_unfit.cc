@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Words the first mismatch for a message about the tensor.
 #include "runtime/why_unfit.h"
 
 namespace coda {

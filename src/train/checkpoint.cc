@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: the order of writes, syncs and renames that keeps the last good one, and the way
-// back.
+// Writes checkpoints in an order of writes, syncs and renames that always keeps the last complete
+// one, and reads them.
 #include "train/checkpoint.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "run_state.json";
-// Of Hugging Face's, beside the weights.
+// Hugging Face's files besides the weights.
 constexpr const char* kKeptFiles[] = {"tokenizer.json",
                                       "tokenizer.model",
                                       "tokenizer_config.json",
@@ -52,7 +52,7 @@ std::string folder_name(int64_t step) {
          digits;
 }
 
-// The step of a folder that folder_name made.
+// The step in a name made by folder_name.
 std::optional<int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   int64_t step = 0;
@@ -108,8 +108,8 @@ std::vector<io::TensorToWrite> optimizer_tensors(std::span<const CheckpointTenso
   return written;
 }
 
-// Gives the finished folder its name. An older checkpoint of the same step changes names with it,
-// so that at every moment one of the two has the name.
+// Renames the finished folder. If there is an older checkpoint of the same step, both exchange
+// names, so that one of them has the name at every moment.
 void publish(const fs::path& temporary, const fs::path& checkpoint) {
   std::error_code ignored;
   const bool replaces = fs::exists(fs::symlink_status(checkpoint, ignored));
@@ -119,7 +119,7 @@ void publish(const fs::path& temporary, const fs::path& checkpoint) {
   if (result != 0) throw file_error("cannot replace", checkpoint, errno);
 }
 
-// Some file systems have no symbolic links; a run does without.
+// Some file systems have no symbolic links; then there is no `latest`.
 void point_latest_to(const fs::path& run_folder, const std::string& name) {
   const fs::path temporary = run_folder / "latest.tmp";
   if (::symlink(name.c_str(), temporary.c_str()) != 0) {
@@ -131,7 +131,7 @@ void point_latest_to(const fs::path& run_folder, const std::string& name) {
   }
 }
 
-// What cannot be removed now has lost its name, and is debris for the next save.
+// A checkpoint that cannot be removed now has been renamed, so the next save removes it.
 void remove_all_but_newest(const fs::path& run_folder, int64_t saved, int keep) {
   std::vector<int64_t> steps = complete_steps(run_folder);
   std::erase(steps, saved);
@@ -187,7 +187,7 @@ void write_checkpoint(const fs::path& run_folder, const std::optional<ModelConfi
     throw;
   }
   std::error_code ignored;
-  fs::remove_all(temporary, ignored);  // the checkpoint that was replaced, if there was one
+  fs::remove_all(temporary, ignored);  // the replaced checkpoint, if any
   remove_all_but_newest(run_folder, state.step, keep);
   sync_folder(run_folder);
 }
@@ -250,7 +250,7 @@ fs::path find_model_folder(const fs::path& folder) {
   if (!fs::exists(folder, error)) {
     throw file_error("cannot read", folder, error ? error.value() : ENOENT);
   }
-  // What cannot be read may hold either.
+  // A folder that cannot be read may contain either.
   [[maybe_unused]] const fs::directory_iterator entries(folder, error);
   if (error) throw file_error("cannot read the folder", folder, error.value());
   throw Error(printable(folder) +

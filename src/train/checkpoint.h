@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints as arrays of a trainer's state; their folder is described in coda/run.h.
+// Stores and restores checkpoints as arrays of a trainer's state; coda/run.h describes the folder.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ struct CheckpointTensor {
   std::span<uint16_t> bf16;  // the copy that the model computes with; empty in fp32 runs
 };
 
-// Saves the checkpoint of state.step (`files`: see coda/run.h), points `latest` to it and removes
-// all but the newest `keep`. If the step has one already it is replaced, by an exchange of names.
-// Returns its folder. After an Error (a full disk) all earlier ones stand.
+// Saves the checkpoint of state.step (`files`: see coda/run.h), points `latest` to it, and removes
+// all but the newest `keep`. An existing checkpoint of the same step is replaced by exchanging
+// names. Returns the folder. If it throws Error (a full disk), all earlier checkpoints remain.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const std::optional<ModelConfig>& config,
                                       std::span<const CheckpointTensor> tensors,
                                       const RunState& state, const ModelFiles& files = {},
                                       int keep = 2);
 
-// Fills the arrays of all tensors, to the bit what was saved. Throws Error if the checkpoint has
+// Fills the arrays of all tensors with exactly the saved bits. Throws Error if the checkpoint has
 // other tensors, shapes or types (another model, or another --dtype).
 void load_tensors(const std::filesystem::path& checkpoint,
                   std::span<const CheckpointTensor> tensors);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Large values are compared by digests, computed in parallel.
 #include "train/compared_settings.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace coda {
 namespace {
 
-// Shortest text that reads back as the same number.
+// The shortest text that parses to the same number.
 std::string text_of(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -41,7 +42,7 @@ std::string text_of(const Optimizer& o) {
   return text(o) + ", decay " + text_of(o.decay) + ", formulas " + sha256(o.formulas).substr(0, 8);
 }
 
-// Of many bytes, quickly: for values that differ by mistake, not by malice.
+// A fast hash of many bytes, against accidental differences, not malicious ones.
 class Digest {
  public:
   void add(std::span<const std::byte> bytes) {
@@ -52,7 +53,7 @@ class Digest {
     }
   }
   void add(const std::vector<float>& values) { add(std::as_bytes(std::span(values))); }
-  // Values that are not there are zeros.
+  // Missing values count as zeros.
   void add_or_zeros(const std::vector<float>& values, size_t count) {
     if (!values.empty()) return add(values);
     for (size_t i = 0; i < count; i += sizeof(uint64_t) / sizeof(float)) mix(0);
@@ -71,7 +72,7 @@ class Digest {
   uint64_t hash_ = 0;
 };
 
-// of(i, digest) adds what part i has; parts at once on several threads, in one order.
+// of(i, digest) adds part i to the digest. Parts are hashed in parallel and combined in order.
 template <typename Of>
 std::string digest_of(size_t count, const Of& of) {
   std::vector<uint64_t> parts(count);

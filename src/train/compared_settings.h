@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes that train together must have alike, so that they exchange the same tensors and
-// their sums are of one run: options, the model's parameters, and the state that they start from.
-// Communicator::require_same compares it.
+// The settings that must be equal in all processes of a training run, so that they exchange the
+// same tensors: options, the model's parameters, and the initial state. Communicator::require_same
+// compares them.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 namespace coda {
 
 Settings compared_settings(const TrainOptions& options, const Weights& weights);
-// Of the data the fingerprint.
+// Includes the data's fingerprint.
 Settings compared_settings(const ModelTrainSettings& settings, const Tokens& tokens);
 Settings compared_settings(const ExchangePlan& plan);
-// By digests: names, shapes, values.
+// Digests of names, shapes and values.
 Settings compared_state(const Trainer& trainer);
 
 }  // namespace coda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a DeviceUpdate on its way to the host and back, for checkpoints.
+// Transfers the state of a DeviceUpdate to the host and back, for checkpoints.
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -15,7 +15,7 @@ size_t bytes_of(const TensorView& dense) {
   return static_cast<size_t>(dense.size() * size_of(dense.dtype));
 }
 
-// Of fp32 or bf16, dense, on the host.
+// For dense fp32 or bf16 on the host.
 void widen(const TensorView& from, float* to) {
   const int64_t count = from.size();
   if (from.dtype == DType::f32) {
@@ -26,7 +26,7 @@ void widen(const TensorView& from, float* to) {
   }
 }
 
-// The work is done by the first who calls the result; others wait for it.
+// The first caller of the result does the work; others wait for it.
 std::function<void()> once(const std::function<void()>& work) {
   const std::shared_future<void> done = std::async(std::launch::deferred, work).share();
   return [done] { done.get(); };
@@ -80,7 +80,7 @@ std::vector<DeviceUpdate::Share> DeviceUpdate::shares() const {
   return all;
 }
 
-// Rank 0 copies what it has to where the host has it, and receives the others' shares behind that.
+// Rank 0 copies its own part to the host and then receives the shares of the others.
 std::function<void()> DeviceUpdate::start_download(Weights& weights,
                                                    std::vector<ParameterState>& states) {
   finish_download();
@@ -124,7 +124,7 @@ std::function<void()> DeviceUpdate::start_download(Weights& weights,
   return downloaded_;
 }
 
-// What the other processes have, to where `fields` has the parameters that lie there.
+// Receives the shares of the other processes into the host memory in `fields`.
 void DeviceUpdate::receive_shares(std::span<const Fields> fields) const {
   const std::vector<Share> all = shares();
   size_t most = 0;
@@ -144,7 +144,7 @@ void DeviceUpdate::receive_shares(std::span<const Fields> fields) const {
   }
 }
 
-// The result does not wait for rank 0, which may be a while.
+// The result does not wait for rank 0, which may take a while.
 std::function<void()> DeviceUpdate::start_sending() {
   const std::vector<Share> all = shares();
   if (sent_from_.empty())
@@ -171,12 +171,12 @@ void DeviceUpdate::finish_download() {
   if (downloaded_) std::exchange(downloaded_, nullptr)();
 }
 
-// While an exception unwinds the stack rank 0 may never take what is sent.
+// During stack unwinding, rank 0 may never take what is sent.
 DeviceUpdate::~DeviceUpdate() {
   if (std::uncaught_exceptions() > 0) gives_up_.request_stop();
   try {
     finish_download();
-  } catch (const Error&) {  // whoever wanted it has been told
+  } catch (const Error&) {  // already reported to its caller
   }
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Allocates the matrices, binds the programs of the update to rows of them, and orders exchanges,
+// updates and gatherings. device_state.cc transfers the state.
 #include "train/device_update.h"
 
 #include <algorithm>
@@ -21,7 +23,7 @@ namespace {
 constexpr int64_t kRowElements = UpdateRows::kElements;
 constexpr int64_t kGroup = UpdateRows::kGroup;
 constexpr int64_t kRowSpans = partial_spans(kRowElements);
-constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tensors are aligned
+constexpr int64_t kGroupsAlign = 64;  // alignment of a bucket's groups
 
 constexpr const char* kAddUp = "reduce_scatter gradients";
 constexpr const char* kGather = "all_gather weights";
@@ -115,7 +117,7 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
   }
 }
 
-// The buckets' gradients lie in one memory.
+// All gradients of a bucket share one allocation.
 void DeviceUpdate::allocate() {
   int64_t rows = 0;
   for (const Bucket& bucket : buckets_) rows += bucket.rows;
@@ -132,7 +134,7 @@ void DeviceUpdate::allocate() {
         from(gradients_.all.view(), rows * kRowElements, bucket.rows, kRowElements), backend_);
     rows += bucket.rows;
     bucket.of_spans = Tensor(DType::f32, bucket.own_rows, kRowSpans, backend_);
-    bucket.of_spans.fill(0);  // and so it stays behind the end of a parameter
+    bucket.of_spans.fill(0);  // elements after a parameter stay 0
   }
 }
 
@@ -169,7 +171,7 @@ TensorView DeviceUpdate::part(size_t matrix, size_t weight) const {
               p.cols);
 }
 
-// This process's rows where each process has as many.
+// This process's rows of a matrix to which each process contributes the same number of rows.
 TensorView DeviceUpdate::own_numbers(const Tensor& of_all, int64_t rows) const {
   return from(of_all.view(), rank_ * rows * of_all.cols(), rows, of_all.cols());
 }
@@ -179,11 +181,11 @@ struct DeviceUpdate::Prepared {
   DimValues sizes;
   Views* views;
   Launch* launch;
-  bool has_copies = false;  // whether tensors that are not among the views belong to the session
+  bool has_copies = false;  // whether tensors not in the views are the session's
 };
 
 void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCopy>& copies) {
-  int64_t groups = 0;  // of a process
+  int64_t groups = 0;  // per process
   std::vector<int64_t> first_group;
   for (const Bucket& bucket : buckets_) {
     first_group.push_back(groups);
@@ -202,9 +204,9 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
   add_number(kDecay, 0);
   for (size_t i = 0; i < optimizer_.scalars.size(); ++i)
     add_number(optimizer_.scalars[i].name, static_cast<int64_t>(i) + 1);
-  // Of each bucket, of its rows whose squares nobody has left, and of the step.
+  // One set of views for each bucket, for its rows without stored squares, and for the step.
   std::vector<Views> views(2 * buckets_.size() + 1, of_step);
-  std::list<Views> of_rows;  // some of a bucket's
+  std::list<Views> of_rows;  // for some rows of a bucket
   std::vector<Prepared> all;
   const auto add = [&](const std::string& text, const DimValues& sizes, Views& its,
                        Launch& launch) {
@@ -248,7 +250,7 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
           {{"R", bucket.together}, {"C", kRowElements}}, together, bucket.update);
     }
   }
-  views.back()["loss"] = norm_.view();  // check_loss() says of which pass
+  views.back()["loss"] = norm_.view();  // check_loss() selects the microbatch
   add(kLossCheck, {}, views.back(), loss_check_);
   loss_place_ = place_in(all.back().program, "loss");
   add(norm_text(clip_), {{"S", world_ * groups}, {"G", kGroup}}, views.back(), norm_launch_);
@@ -401,7 +403,7 @@ void DeviceUpdate::exchange(const char* what, const std::function<void()>& work)
   run_profiled(profiler_, ProfileTrack::transfers, what, work);
 }
 
-// Timed, exchanges stand in one line with what is computed.
+// When profiling, exchanges run in sequence with computation.
 std::function<void()> DeviceUpdate::start_beside(const char* what,
                                                  const std::function<void()>& work) {
   if (profiler_ == nullptr) return communicator_->beside(work);
@@ -434,7 +436,7 @@ void DeviceUpdate::gather_weights(const Bucket& bucket) {
   communicator_->all_gather(bucket.matrices[bucket.has_copy ? copy : master].view());
 }
 
-// What is read earlier was started earlier, or with it.
+// Gatherings of earlier reads have already started.
 void DeviceUpdate::gather_before(size_t step) {
   for (Bucket& bucket : buckets_) {
     if (bucket.read != step || !bucket.wait) continue;
@@ -474,8 +476,8 @@ void DeviceUpdate::update() {
     scales->finish_step(is_sound_);
     scales->start_copies();
   }
-  // What the backward completes last is the largest of a model with a tied head: its gathering has
-  // the other shards' updates beside it.
+  // In a model with a tied head, the gradient that the backward completes last is the largest. It
+  // is updated first, so that its gathering overlaps with the updates of the other shards.
   for (const Bucket& bucket : std::views::reverse(buckets_)) {
     if (bucket.together > 0) run(bucket.update);
     if (world_ > 1 && bucket.gather == ExchangePlan::kWithUpdate)

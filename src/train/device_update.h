@@ -10,9 +10,9 @@
 // 0 and stay 0. Gradients share memory with other tensors of a microbatch: gradients are valid
 // until the next microbatch starts.
 //
-// A weight that products read in 8 bits is updated by a launch of its own, over its own rows and
-// columns, which leaves its copies too (Compiled::parameter_copies). Where a program of copies does
-// not fit in there, it runs behind the update, and of several processes behind the gathering.
+// A weight that GEMMs read in 8 bits is updated by a separate launch over its own rows and columns,
+// which also stores its copies (Compiled::parameter_copies). A program of copies that does not fit
+// into that launch runs after the update; with several processes, after the gathering.
 //
 // With several processes, each process stores the states, and the fp32 master weights that have a
 // 16-bit copy, only for its own share of the rows (ZeRO-1). Gradients are reduce-scattered, the
@@ -81,7 +81,7 @@ class DeviceUpdate : public StepUpdate {
   // What each process reports about a training step, in a row of its own: the sum of the losses of
   // its microbatches, and whether it asks to stop.
   enum Said : uint8_t { loss_sum, stop_request, kSaid };
-  static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
+  static constexpr int64_t kNumberStride = 64;  // tensors must be aligned
   // The matrices of a bucket; the matrices of the optimizer's states follow.
   enum : size_t { master, copy, gradient, first_state };
   using Views = std::map<std::string, TensorView, std::less<>>;
@@ -92,28 +92,28 @@ class DeviceUpdate : public StepUpdate {
     // Names of the tensors that the session supplies; "": not missing.
     std::vector<std::string> missing = {};
   };
-  // Rows that are exchanged, and whose state is stored, alike: a shard of the ExchangePlan.
+  // Rows that are exchanged and stored in the same way: a shard of the ExchangePlan.
   struct Bucket {
     bool has_copy = false;
-    size_t start = ExchangePlan::kBehind;  // of its exchange
+    size_t start = ExchangePlan::kBehind;  // when its exchange starts
     size_t gather = ExchangePlan::kWithUpdate;
     size_t read = 0;
-    std::function<void()> wait;  // for the gathering that goes on; null: none
+    std::function<void()> wait;  // for the current gathering; null: none
     int64_t rows = 0;            // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
-    int64_t squared_rows = 0;    // from the first, whose squares are left in of_spans
-    int64_t first_together = 0;  // the first of the own rows that `update` updates
+    int64_t squared_rows = 0;    // leading rows whose squares are in of_spans
+    int64_t first_together = 0;  // the first own row that `update` updates
     int64_t together = 0;
     Tensor of_spans;            // squares of own rows, as row partials
-    std::vector<float> decays;  // 1 where a row decays
+    std::vector<float> decays;  // 1 for a row with weight decay
     std::vector<Tensor> matrices;
     std::vector<Launch> squares;
     Launch update;
     // For one weight: an update with its copies, or copies made after the update.
     std::deque<Launch> with_copies;
   };
-  // Of a parameter in its bucket.
+  // The place of a parameter in its bucket.
   struct Part {
     size_t bucket = 0;
     int64_t first_row = 0;
@@ -134,22 +134,22 @@ class DeviceUpdate : public StepUpdate {
   void exchange_before(size_t step);
   void gather_before(size_t step);
   Launch launch_of(const Prepared& prepared);
-  // Elements of a dense matrix from one on.
+  // Elements of a dense matrix from `first` on.
   static TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t cols);
-  // Whether it has the rows of all processes, or this one's only.
+  // Whether the matrix has the rows of all processes or only this one's.
   bool is_whole(const Bucket& bucket, size_t matrix) const;
   TensorView own(const Bucket& bucket, size_t matrix) const;
-  // A parameter as its own shape, in a matrix that is whole.
+  // A parameter in its own shape, in a matrix with the rows of all processes.
   TensorView part(size_t matrix, size_t weight) const;
-  // Elements [first, first + count) of parameter `weight` that the matrix of process `rank` has,
-  // from element `place` of the matrix on.
+  // The elements [first, first + count) of parameter `weight` that the matrix of process `rank`
+  // has, from element `place` of the matrix on.
   struct Held {
     int64_t first = 0;
     int64_t count = 0;  // 0: none
     int64_t place = 0;
   };
   Held held(size_t matrix, size_t weight, int rank) const;
-  // Of a matrix that is not whole, this process's part.
+  // This process's part of a matrix that is distributed.
   struct Share {
     size_t matrix = 0;
     size_t bucket = 0;
@@ -164,9 +164,9 @@ class DeviceUpdate : public StepUpdate {
   void finish_download();
   void run(const Launch& launch) const;
   void exchange(const char* what, const std::function<void()>& work) const;
-  // The result waits for it.
+  // Calling the result waits for the work.
   std::function<void()> start_beside(const char* what, const std::function<void()>& work);
-  // Until finish_exchanges().
+  // Runs until finish_exchanges().
   void exchange_beside(const char* what, const std::function<void()>& work);
   void finish_exchanges();
   void add_up(const Bucket& bucket);
@@ -184,28 +184,29 @@ class DeviceUpdate : public StepUpdate {
   int world_ = 1;
   std::vector<Bucket> buckets_;
   size_t backward_steps_ = 0;
-  bool is_gathered_ = true;  // all weights are whole
-  // Of a download: wait until it has read the backend's memory, and for all of it; null: none.
+  bool is_gathered_ = true;  // all weights are complete
+  // For a download: wait until the backend's memory has been read, and until all is complete; null:
+  // none.
   std::function<void()> copied_;
   std::function<void()> downloaded_;
-  std::vector<AlignedBuffer> sent_from_;       // shares; kept, as new memory is slow to write
-  std::stop_source gives_up_;                  // sending them
+  std::vector<AlignedBuffer> sent_from_;  // shares; reused, because writing to new memory is slow
+  std::stop_source gives_up_;             // sending them
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
-  std::vector<Part> parts_;                    // as the weights
-  std::vector<Tensor> kept_;                   // what the programs hand on
+  std::vector<Part> parts_;                    // in the order of the weights
+  std::vector<Tensor> kept_;                   // tensors that programs pass on
   Tensor of_groups_;                           // sums of squares [world, groups of a process]
   Tensor numbers_;           // this step's scalars: the decay, then the optimizer's scalars
-  BackendMemory staged_[2];  // numbers_ of this step and the one before, on the host
+  BackendMemory staged_[2];  // host copies for this step and the previous one
   int64_t steps_ = 0;
   Tensor norm_;
-  Tensor scale_;     // of the gradients, for their largest norm
+  Tensor scale_;     // factor of the gradients for clipping
   Tensor is_sound_;  // 1, or 0 after a value was not finite; fp32 [1, 1], like norm_ and scale_
   Tensor said_;      // fp32 [kSaid * world, kNumberStride]
   TensorMap parameters_;
   GradientMemory gradients_;
   TensorMap squares_;
   Launch loss_check_;
-  size_t loss_place_ = 0;  // among its program's tensors
+  size_t loss_place_ = 0;  // index in its program's tensors
   Launch norm_launch_;
   std::function<void()> recorded_;
 };

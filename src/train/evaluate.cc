@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Fills batches of windows; each window has targets only for tokens that no earlier window
+// predicts.
 #include <algorithm>
 
 #include "coda/error.h"
@@ -8,8 +10,8 @@
 namespace coda {
 namespace {
 
-// The window that starts at `start`: ids, and targets of those that no earlier window predicts.
-// Returns the number of targets.
+// Fills the window that starts at `start` with ids, and with targets for tokens that no earlier
+// window predicts. Returns the number of targets.
 int64_t fill_window(const Tokens& tokens, int64_t start, int64_t stride, std::span<int32_t> ids,
                     std::span<int32_t> targets) {
   std::fill(ids.begin(), ids.end(), 0);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Derives the order of shards from the steps of the plan, then schedules exchanges before opaque
+// calls.
 #include "train/exchange_plan.h"
 
 #include <algorithm>
@@ -16,19 +18,19 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kMostShards = 16;  // of a kind
+constexpr int64_t kMostShards = 16;  // of each kind
 
 std::map<std::string, std::string> owners(const Plan& plan) {
   std::map<std::string, std::string> owner;
-  for (const PlanTensor& tensor : plan.tensors) {  // a view stands behind what it views
+  for (const PlanTensor& tensor : plan.tensors) {  // a view is declared after its owner
     const bool is_view = !tensor.view_of.empty();
     owner[tensor.decl.name] = is_view ? owner.at(tensor.view_of) : tensor.decl.name;
   }
   return owner;
 }
 
-// By tensor: behind how many steps of the backward no step touches it any more. A loop's steps run
-// for all its chunks before anything else does.
+// For each tensor: the number of backward steps after which no step uses it. The steps of a loop
+// run for all blocks before later steps.
 std::map<std::string, size_t> complete_behind(const Plan& plan) {
   const std::map<std::string, std::string> owner = owners(plan);
   std::map<std::string, size_t> complete;
@@ -41,7 +43,7 @@ std::map<std::string, size_t> complete_behind(const Plan& plan) {
   return complete;
 }
 
-// By tensor: the first step of the forward that touches it, or a copy of it.
+// For each tensor: the first forward step that uses it or a copy of it.
 std::map<std::string, size_t> first_reads(const Compiled& compiled) {
   const Plan& plan = compiled.plan;
   std::map<std::string, std::string> owner = owners(plan);
@@ -58,7 +60,7 @@ int64_t gathered_bytes(const ExchangePlan::Shard& shard) {
   return shard.elements * size_of(shard.has_copy ? DType::bf16 : DType::f32);
 }
 
-// Before opaque calls, whatever is complete by then.
+// Schedules exchanges before opaque calls, with all shards that are complete by then.
 void schedule(const Plan& plan, int64_t least_bytes, ExchangePlan& exchange) {
   size_t next = 0;
   for (size_t i = 0; i < plan.backward.size(); ++i) {
@@ -72,8 +74,8 @@ void schedule(const Plan& plan, int64_t least_bytes, ExchangePlan& exchange) {
   }
 }
 
-// Under the forward, before opaque calls that read no parameter themselves (an embedding does, and
-// is short).
+// Schedules gatherings during the forward, before opaque calls that read no parameter. (An
+// embedding reads one, and is short.)
 void schedule_gathers(const Compiled& compiled, const std::vector<ExchangedParameter>& parameters,
                       int64_t least_bytes, ExchangePlan& exchange) {
   const Plan& plan = compiled.plan;
@@ -169,7 +171,7 @@ ExchangePlan exchange_plan(const Compiled& compiled,
   int64_t all = 0;
   for (const ExchangedParameter& p : parameters) all += p.elements;
   const int64_t enough = ceil_div(all, kMostShards);
-  size_t open[2] = {SIZE_MAX, SIZE_MAX};  // of those without a copy, and with one
+  size_t open[2] = {SIZE_MAX, SIZE_MAX};  // shards without a copy, and with one
   for (const size_t i : exchange.order) {
     const ExchangedParameter& p = parameters[i];
     size_t& index = open[p.has_copy ? 1 : 0];
@@ -183,7 +185,7 @@ ExchangePlan exchange_plan(const Compiled& compiled,
     shard.complete = completed(p);
     if (shard.elements >= enough) index = SIZE_MAX;
   }
-  // A shard was opened before another that is complete earlier.
+  // A shard may be opened before another one that is complete earlier.
   std::vector<size_t> by_completion(exchange.shards.size());
   std::iota(by_completion.begin(), by_completion.end(), size_t{0});
   std::ranges::stable_sort(by_completion, {},

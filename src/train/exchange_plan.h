@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which gradients several processes exchange together, when they do, and when the updated weights
-// are gathered: read off a plan, so that all processes find the same.
+// Decides which gradients several processes exchange together, when, and when the updated weights
+// are gathered. It is derived from the plan, so all processes get the same result.
 //
-// Parameters are put into shards in the order in which the backward completes their gradients; a
-// shard has a sixteenth of all elements or more. On a GPU a product's kernel holds each
-// multiprocessor from its first tile to its last: of a kernel of NCCL that comes before it, some
-// multiprocessors stay busy, and the product's blocks for them begin when the others end, so it may
-// take twice as long. The blocks of an opaque call (attention's backward) are many and short, and
-// go around those multiprocessors. So exchanges start before opaque calls, and what is complete
-// behind the last one (the first layer's and the embedding) is exchanged behind the backward. Two
-// H100s gained nothing by it (docs/distributed.md): it is for links slower than NVLink.
+// Parameters are assigned to shards in the order in which the backward completes their gradients; a
+// shard has at least a sixteenth of all elements. On a GPU, a GEMM kernel is persistent: if an NCCL
+// kernel starts before it, some multiprocessors are busy, and the GEMM's CTAs for them start late,
+// so the GEMM may take twice as long. An opaque call (attention's backward) has many short CTAs
+// that avoid those multiprocessors. So exchanges start before opaque calls, and what is complete
+// only after the last one (the first layer's gradients and the embedding's) is exchanged after the
+// backward. Two H100s gained nothing from this (docs/distributed.md): it is for links slower than
+// NVLink.
 //
-// Weights are gathered under the next forward by the same rule: a shard's gathering starts before
-// the last opaque call but one before the first step that reads it, so that a link has a layer's
-// time. What the forward reads before any such call is gathered beside the update.
+// Weights are gathered during the next forward by the same rule: the gathering of a shard starts
+// two opaque calls before the first step that reads it, so that it has the time of a layer. Weights
+// that are read before that are gathered during the update.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ namespace coda {
 struct ExchangedParameter {
   std::string name;
   int64_t elements = 0;
-  bool has_copy = false;  // in 16 bits, which the plan reads
+  bool has_copy = false;  // the plan reads a 16-bit copy
 };
 std::vector<ExchangedParameter> exchanged_parameters(const Weights& weights);
 
@@ -37,31 +37,31 @@ struct ExchangePlan {
   static constexpr size_t kBehind = SIZE_MAX;
   static constexpr size_t kWithUpdate = SIZE_MAX;
   struct Shard {
-    bool has_copy = false;  // all of its parameters, or none; of one process: any
+    bool has_copy = false;  // all parameters or none; single process: any
     int64_t elements = 0;
-    size_t complete = 0;     // behind so many steps of the plan's backward
-    size_t start = kBehind;  // before this step of it; behind all of them
-    // Its weights: before this step of the plan's forward they are gathered beside what follows, or
-    // beside the update; and this step reads them first (all steps: none does).
+    size_t complete = 0;     // after this many steps of the backward
+    size_t start = kBehind;  // before this step of it, or after all
+    // gather: the forward step before which its weights are gathered, or kWithUpdate. read: the
+    // first step that reads them (number of steps: none).
     size_t gather = kWithUpdate;
     size_t read = 0;
   };
-  std::vector<Shard> shards;     // in the order in which they are exchanged
+  std::vector<Shard> shards;     // in the order of exchange
   std::vector<size_t> shard_of;  // by parameter
-  std::vector<size_t> order;     // parameters, as the backward completes their gradients
+  std::vector<size_t> order;     // in the order of completed gradients
   size_t steps = 0;              // of the backward
   size_t forward_steps = 0;
 
-  // Elements that are exchanged beside the backward, and gathered under the forward.
+  // Elements exchanged during the backward, and gathered during the forward.
   int64_t elements_beside() const;
   int64_t elements_under() const;
   int64_t elements() const;
   std::string text() const;  // see Trainer::exchange_text
 };
 
-// What is exchanged does not depend on `least_bytes`, only when: beside the backward, and under the
-// forward, at least so many bytes at once. Of one process all parameters are one shard. Who reads a
-// copy of a parameter reads the parameter.
+// `least_bytes` affects only when exchanges happen during the backward and forward: each has at
+// least that many bytes. With a single process all parameters are one shard. Reading a copy of a
+// parameter counts as reading the parameter.
 ExchangePlan exchange_plan(const Compiled& compiled,
                            const std::vector<ExchangedParameter>& parameters, int processes,
                            int64_t least_bytes);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Recomputes the whole context for each token; TextGenerator is the fast way.
 #include <algorithm>
 
 #include "coda/error.h"
@@ -14,7 +15,7 @@ void generate(ModelRunner& runner, std::vector<int32_t> prompt, int64_t count,
                                      kIgnoredTarget);
   std::vector<int32_t> window(targets.size());
   for (int64_t i = 0; i < count; ++i) {
-    // Attention is causal: what stands behind the last token does not matter.
+    // Attention is causal, so padding after the last token has no effect.
     const size_t start = context_start(prompt.size(), window.size());
     const size_t used = prompt.size() - start;
     std::fill(window.begin(), window.end(), 0);

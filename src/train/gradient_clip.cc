@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The global norm by blocks: each block's sum is made by one thread, and the blocks are added in
-// their order.
+// The global norm by blocks: one thread sums each block, and the blocks are added in order.
 #include "coda/gradient_clip.h"
 
 #include <algorithm>
@@ -10,9 +9,9 @@
 namespace coda {
 namespace {
 
-constexpr size_t kSquaresBlock = 16384;  // elements; part of what makes the bits
+constexpr size_t kSquaresBlock = 16384;  // elements; changing it changes the bits
 
-// Eight sums side by side, which the compiler turns into vectors without reordering anything.
+// Eight independent sums, which the compiler can vectorise without reordering.
 double sum_of_squares(std::span<const float> values) {
   constexpr size_t kLanes = 8;
   double lanes[kLanes] = {};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the gradient plan, and records the launches of a microbatch for replay.
 #include "train/gradient_session.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr const char* kLoss = "loss";
 
-// Each parameter of the graph has a weight of its size and type, and there are no others.
+// Checks that the weights are exactly the graph's parameters, with equal sizes and types.
 void check_weights(const Graph& graph, const Weights& weights) {
   std::string problems;
   const auto add = [&](const std::string& name, const std::string& problem) {
@@ -79,7 +80,7 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
   static_cast<PlanChoices&>(compiling) = options;
   compiling.rates = rates;
   compiling.sizes = options.sizes;
-  compiling.overwrite_saved = true;  // a step is one forward and one backward
+  compiling.overwrite_saved = true;  // each forward has one backward
   compiling.copies_are_given = true;
   CompileRequest request;
   request.outputs = {{kLoss, graph.value(loss.id)}};
@@ -111,7 +112,7 @@ GradientSession::GradientSession(const Graph& given, Compiled compiled, const We
     parameter_copies_ =
         std::make_unique<ParameterCopies>(backend, std::move(compiled.parameter_copies), *session_);
   }
-  // All that is not an input of the graph lies here.
+  // Tensors that are not inputs of the graph are allocated here.
   for (const std::string& name : session_->missing()) {
     const int id = given.find_input(name);
     if (id < 0) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss and its gradients, compiled for one size and run by a backend.
+// A session that computes a loss and its gradients for one size.
 #pragma once
 
 #include <array>
@@ -20,26 +20,25 @@
 
 namespace coda {
 
-// The input that a loss's gradient is multiplied by.
+// The input by which a loss's gradient is multiplied.
 constexpr const char* kLossScale = "loss_scale";
 
-// What a plan calls the gradient of a weight.
+// The name of a weight's gradient in the plan.
 std::string gradient_name(const std::string& weight);
-// And the squares of that gradient: see store_squares.
+// The name of the squares of that gradient; see store_squares.
 std::string squares_name(const std::string& weight);
-// The weights whose gradients' squares the plan then stores, of these.
+// Lets the plan store squared gradients; returns the weights for which it does.
 std::set<std::string> leave_squares(Plan& plan, const std::vector<std::string>& weights);
-// Whether a plan has a tensor of this name: what no step needs has none.
+// Whether the plan has a tensor of this name; unused tensors are removed.
 bool has_tensor(const Plan& plan, std::string_view name);
 
-// Throws Error unless the loss is one number and the weights are the graph's parameters, all of
-// them.
+// Throws Error unless the loss is a scalar and the weights are exactly the graph's parameters.
 void check_step(const Graph& graph, Value loss, const Weights& weights);
-// The plan of a pass, with the gradients of these parameters.
+// The plan of a microbatch with the gradients of these parameters.
 Compiled compile_step(const Graph& graph, Value loss, const std::vector<std::string>& parameters,
                       const TrainOptions& options, const Rates& rates);
 
-// Memory for gradients, in which a session keeps other tensors until they are made.
+// Memory for gradients, which a session also uses for other tensors until gradients are written.
 struct GradientMemory {
   std::vector<Tensor> gradients;  // as the weights
   Tensor all;
@@ -48,8 +47,8 @@ struct GradientMemory {
 
 class GradientSession {
  public:
-  // `compiled`: by compile_step, of these weights. `memory`: of the backend; none: the session has
-  // some.
+  // `compiled`: from compile_step for these weights. `memory`: from the backend; empty: the session
+  // allocates its own.
   GradientSession(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
                   const TrainOptions& options, const GradientMemory& memory);
 
@@ -58,40 +57,39 @@ class GradientSession {
   void bind_squares(const TensorMap& squares);  // by weight
 
   float forward(const TensorMap& batch);  // the loss
-  // Gradients of loss / passes, into gradients(); added to them where a step has several passes.
+  // Computes gradients of loss / microbatches, accumulated if there are several microbatches.
   void backward();
-  // What else is done in a pass: before each step of either phase, as Session has it (null:
-  // nothing), and between the phases.
+  // Additional work in a microbatch: before each step of either phase (as in Session; null: none),
+  // and between the phases.
   struct Beside {
     Session::BeforeStep forward = nullptr;
     std::function<void()> between = nullptr;
     Session::BeforeStep backward = nullptr;
   };
-  // forward() and backward(), without waiting for any of it: for a backend with memory of its own.
-  // From the second time on a batch that lies where the one before did is one recorded launch, one
-  // for each choice of null functions. Each function must be the same each time.
+  // forward() and backward() without waiting, for a backend with its own memory. From the second
+  // time on, a batch at the same addresses is one recorded launch, one for each combination of null
+  // functions. Each function must be the same each time.
   void start_pass(const TensorMap& batch, const Beside& beside);
-  // What follows is timed; null: no more. Then a pass is launched step by step.
+  // Times the following work; null: stops. While timing, steps are launched one by one.
   void profile(Profiler* profiler);
-  // Of the last pass; fp32 [1, 1].
+  // Of the last microbatch; fp32 [1, 1].
   Tensor loss() const;
-  // As the weights; they hold until the next forward().
+  // In the order of the weights; valid until the next forward().
   const std::vector<Tensor>& gradients() const { return gradients_; }
 
-  // Behind a change of the weights, of their scales, or of where they lie: what passes read of the
-  // weights in 8 bits.
+  // Call after the weights, their scales or their addresses have changed: updates the 8-bit copies.
   void make_copies();
 
   const Session& session() const { return *session_; }
-  EightBitScales* scales() const { return scales_.get(); }  // null: no products in 8 bits
+  EightBitScales* scales() const { return scales_.get(); }  // null: no 8-bit GEMMs
 
  private:
-  // A tensor of the host where the backend has other memory, and the two places from which it is
-  // copied there: the host may fill one while the other is read.
+  // An input in the backend's memory, with two host buffers: the host may fill one while the other
+  // is copied.
   struct Copy {
     Tensor own;
     BackendMemory staged[2];
-    std::function<void()> is_read[2];  // waits until it may be filled
+    std::function<void()> is_read[2];  // waits until the buffer may be filled
     int next = 0;
 
     void take(const std::string& name, const Tensor& tensor, Backend& backend, Profiler* profiler);
@@ -103,16 +101,16 @@ class GradientSession {
 
   Backend& backend_;
   Profiler* profiler_ = nullptr;
-  bool is_timed_;  // then each step is waited for, and nothing is recorded
+  bool is_timed_;  // waits for each step; nothing is recorded
   std::unique_ptr<Session> session_;
   std::unique_ptr<EightBitScales> scales_;
   std::unique_ptr<ParameterCopies> parameter_copies_;  // null: the plan makes them
-  std::vector<std::string> inputs_;                    // what each batch has
+  std::vector<std::string> inputs_;                    // inputs of each batch
   std::map<std::string, Copy> copies_;
-  std::vector<std::pair<const void*, int64_t>> places_;  // of the last batch, with row strides
-  std::array<std::function<void()>, 4> recorded_;  // passes over a batch there: see start_pass
+  std::vector<std::pair<const void*, int64_t>> places_;  // last batch's addresses, with row strides
+  std::array<std::function<void()>, 4> recorded_;  // launches at these addresses: see start_pass
   Tensor scale_;
-  std::vector<Tensor> gradients_;  // as weights; of zeros where the plan has none
+  std::vector<Tensor> gradients_;  // in the order of the weights; zeros if not in the plan
 };
 
 }  // namespace coda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Uses TensorUpdate (coda/optimizer.h) on the trainer's fields.
 #include "train/host_update.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of Hugging Face folders with their weights, and what is to be said of them.
+// Loads models from Hugging Face folders, and collects notes about them.
 #include <algorithm>
 #include <set>
 
@@ -23,7 +23,7 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > kMostNames ? text + ", ..." : text;
 }
 
-// Buffers that older versions of transformers saved beside the weights.
+// Buffers that older versions of transformers saved with the weights.
 bool is_buffer(const std::string& name) {
   for (const char* end : {"rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "attention.bias",
                           "attention.masked_bias"})
@@ -35,7 +35,7 @@ bool is_tied(const ModelConfig& config) {
   return std::visit([](const auto& model) { return model.tied; }, config);
 }
 
-// Tensors of a folder that are no parameter of the model; a tied head is the embedding.
+// Tensors of a folder that are not parameters of the model; a tied head is the embedding.
 std::vector<std::string> unused_tensors(const ModelConfig& config,
                                         const io::StoredTensors& stored) {
   std::set<std::string> used;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both pictures share: the points that can be drawn, smoothed.
+// Smoothing, shared by both plots.
 #include "coda/loss_curve.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the task's plan and binds a batch's ids, targets and positions.
 #include "coda/model_runner.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 namespace coda {
 void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence) {
-  // Rows of the longest tensors are numbered with 31 bits.
+  // Rows of the largest tensors are indexed with 31 bits.
   require(batch <= INT32_MAX / sequence,
           std::to_string(batch) + " sequences of " + std::to_string(sequence) +
               " tokens are more than 2^31 tokens at once: choose a smaller --batch");
@@ -38,7 +39,7 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
     case ModelTask::losses: task.request.outputs = {{"row_losses", model.row_losses}}; break;
     case ModelTask::logits: task.request.outputs = {{"logits", model.logits}}; break;
     case ModelTask::gradients:
-      task.options.overwrite_saved = true;  // a step is one forward and one backward
+      task.options.overwrite_saved = true;  // each forward has one backward
       task.options.chunk_rows = options.loss_rows;
       task.request.outputs = {{"loss", model.loss}};
       task.request.seeds = {{model.loss, model.graph.input(kLossScale, {1, 1})}};

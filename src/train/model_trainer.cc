@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Samples each microbatch by seed, step and row, so that a resumed run sees the same data.
 #include "coda/model_trainer.h"
 
 #include "coda/error.h"

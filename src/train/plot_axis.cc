@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Round axes.
+// Chooses round ticks.
 #include "train/plot_axis.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ PlotAxis round_axis(double least, double greatest, int wanted) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   const double digit = rough / power;
   const double step = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
-  // A hair of tolerance, so that a bound that is a tick is not pushed beyond it by rounding.
+  // A small tolerance, so that rounding does not move a bound that is a tick beyond it.
   PlotAxis axis;
   axis.step = step;
   axis.low = std::floor(least / step + 1e-9) * step;

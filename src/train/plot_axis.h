@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An axis of a plot: round ticks that cover a range, and their labels.
+// An axis of a plot with round ticks that cover a range.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The points of a loss curve that can be drawn, with axes that hold them all.
+// The drawable points of a loss curve, with axes that contain them.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct PlotData {
 
 inline PlotData plot_data(const LossCurve& curve, int x_ticks, int y_ticks) {
   PlotData data;
-  // Beyond 1e30 a loss is as good as infinite, and its range is no number.
+  // A loss above 1e30 is treated as infinite.
   const auto is_drawable = [](const LossPoint& point) { return std::abs(point.loss) < 1e30; };
   std::copy_if(curve.train.begin(), curve.train.end(), std::back_inserter(data.raw), is_drawable);
   std::copy_if(curve.held_out.begin(), curve.held_out.end(), std::back_inserter(data.marks),

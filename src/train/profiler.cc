@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Stores start and end of each event and converts them to seconds in events().
 #include "train/profiler.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times what a step does. On a GPU points in the stream are timed, so that nothing waits and the
-// gaps between kernels are seen; on the host its clock is read.
+// Records a timeline of a training step. On a GPU it uses events in the stream, so that nothing
+// waits and gaps between kernels are visible; on the host it uses the host's clock.
 #pragma once
 
 #include <chrono>
@@ -15,12 +15,12 @@ namespace coda {
 
 class Profiler {
  public:
-  // From here on times count. Waits for what the backend was given before.
+  // Time starts here. Waits for earlier work of the backend.
   explicit Profiler(Backend& backend);
 
-  // Does the work and notes it. On the host's track it is timed by the host's clock.
+  // Runs and records the work. The host's track uses the host's clock.
   void run(ProfileTrack track, const std::string& name, const std::function<void()>& work);
-  // All that was noted, by track and then by time; waits for the backend.
+  // All recorded events, by track and then by time; waits for the backend.
   std::vector<ProfileEvent> events() const;
 
  private:
@@ -38,7 +38,7 @@ class Profiler {
   std::vector<Noted> noted_;
 };
 
-// The work alone where there is no profiler.
+// Without a profiler, only runs the work.
 void run_profiled(Profiler* profiler, ProfileTrack track, const std::string& name,
                   const std::function<void()>& work);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Locks the folder with flock(), which the kernel releases when the process ends.
 #include "coda/run.h"
 
 #include <fcntl.h>

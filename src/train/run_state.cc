@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_state.json, written and read.
+// Writes and reads run_state.json.
 #include "train/run_state.h"
 
 #include <cmath>
@@ -38,7 +38,7 @@ const json& member(const json& object, const char* name, const std::string& sour
   return *found;
 }
 
-// Steps ascend, and the last one is done.
+// Checks that steps ascend and the last one is done.
 std::vector<LossPoint> losses_of(const json& object, const char* name, int64_t done,
                                  const std::string& source) {
   const json& list = member(object, name, source);
@@ -59,7 +59,7 @@ std::vector<LossPoint> losses_of(const json& object, const char* name, int64_t d
   return losses;
 }
 
-// Files of versions that had no products in 8 bits have none.
+// Files of versions without 8-bit GEMMs have no scales.
 std::vector<float> scales_of(const json& object, const std::string& source) {
   std::vector<float> scales;
   const auto list = object.find("eight_bit_scales");
@@ -87,7 +87,7 @@ std::string run_state_text(const RunState& state) {
       {"train_losses", json_of(state.train_losses)},
       {"held_out_losses", json_of(state.held_out_losses)},
   };
-  // A path in the options may be no UTF-8.
+  // A path in the options may be invalid UTF-8.
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_state.json of a checkpoint.
+// The run_state.json of a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace coda {
 // JSON. Losses must be finite.
 std::string run_state_text(const RunState& state);
 
-// `source` is what messages call the text: a file's path. Throws Error.
+// `source`: the name of the text in messages, a file's path. Throws Error.
 RunState parse_run_state(std::string_view text, const std::string& source);
 
 }  // namespace coda

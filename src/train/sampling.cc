@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sorts the logits, cuts the list by top_k and top_p, and draws with a counter-based random number.
 #include "train/sampling.h"
 
 #include <algorithm>
@@ -64,7 +65,7 @@ int32_t pick_token(std::span<const float> logits, const SamplingOptions& options
     rest -= weights[i];
     if (rest < 0) return order[i];
   }
-  return order[0];  // rounding left a trace of `rest`
+  return order[0];  // rounding left a small `rest`
 }
 
 }  // namespace coda

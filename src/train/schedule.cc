@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warm-up and cosine.
+// Linear warm-up, then half a cosine.
 #include "coda/schedule.h"
 
 #include <cmath>

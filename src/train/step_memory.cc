@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step takes is counted as Trainer, DeviceUpdate and Session allocate it.
+// Counts memory in the same way as Trainer, DeviceUpdate and Session allocate it.
 #include "coda/step_memory.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::vector<ExchangedParameter> parameters_of(const Plan& plan, const DimValues&
   return parameters;
 }
 
-// Elements of the parameters, and of those that the plan reads in 16 bits.
+// Number of elements of all parameters, and of those that the plan reads in 16 bits.
 struct Elements {
   int64_t all = 0;
   int64_t copied = 0;
@@ -55,14 +55,14 @@ struct Elements {
   }
 };
 
-// Each by itself.
+// The sum over all parameters.
 Elements elements_of(const std::vector<ExchangedParameter>& parameters) {
   Elements sum;
   for (const ExchangedParameter& p : parameters) sum.add(p.elements, p.has_copy);
   return sum;
 }
 
-// The matrices of an update (DeviceUpdate), and where gradients lie in them.
+// The matrices of an update (DeviceUpdate), and the places of gradients in them.
 struct Matrices {
   Elements elements;
   ResultPlaces places;
@@ -86,7 +86,7 @@ Matrices matrices_of(const Compiled& compiled, const std::vector<ExchangedParame
   return matrices;
 }
 
-// Of the given tensors of these roles, which are no views and for which `counts` holds.
+// Sum over the tensors of this role that are not views and for which `counts` holds.
 int64_t sum_of(const Plan& plan, const DimValues& sizes, TensorRole role, const auto& counts) {
   int64_t bytes = 0;
   for (const PlanTensor& tensor : plan.tensors) {
@@ -96,7 +96,7 @@ int64_t sum_of(const Plan& plan, const DimValues& sizes, TensorRole role, const 
   return bytes;
 }
 
-// The weights are the training's.
+// The weights are shared with training.
 int64_t evaluation_bytes(const ModelTrainSettings& s, Backend& backend) {
   const ModelTaskGraph task = make_task(s.model,
                                         {.task = ModelTask::losses,
@@ -112,7 +112,7 @@ int64_t limit_of(const ModelTrainSettings& settings, Backend& backend) {
   return settings.memory_limit > 0 ? settings.memory_limit : backend.free_bytes();
 }
 
-// A config.json may ask for any size: then nothing is planned.
+// A config.json may have any sizes, so this check comes before planning.
 void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit) {
   // Bytes for a weight, its gradient and its states in fp32. With several processes, only the
   // memory that the processes do not share is counted.
@@ -139,7 +139,7 @@ void require_host_memory(const ModelStep& step) {
                     bytes_text(static_cast<double>(free)) + " are free: make the model smaller");
 }
 
-// Two plans at once, as each takes tenths of a second.
+// Makes both plans concurrently, because each takes tenths of a second.
 FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
   std::future<int64_t> evaluation;
   if (evaluates)
@@ -156,7 +156,7 @@ FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bo
   return found;
 }
 
-// The same sequences in a step, in more passes.
+// The same sequences per training step, in more microbatches.
 std::optional<ModelTrainSettings> in_passes_of(const ModelTrainSettings& settings, int64_t batch) {
   const int64_t sequences = settings.batch * settings.accumulate;
   const int world = settings.communicator == nullptr ? 1 : settings.communicator->world();
@@ -202,7 +202,7 @@ StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
 
 StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const StepPlace& place) {
   const Plan& plan = compiled.plan;
-  // Rows of all parameters in matrices, or each by itself: see DeviceUpdate.
+  // Parameters are rows of matrices, or separate: see DeviceUpdate.
   const bool has_matrices = !place.is_on_host || place.processes > 1;
   const std::vector<ExchangedParameter> parameters = parameters_of(plan, sizes);
   const Matrices matrices = has_matrices ? matrices_of(compiled, parameters, place.processes)
@@ -212,7 +212,7 @@ StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const S
   const int64_t own_masters =
       elements.all - elements.copied + ceil_div(elements.copied, int64_t{place.processes});
   const ArenaPlan arena = plan_arena(plan, sizes, !has_matrices, matrices.places);
-  // On the host a gradient lies in the arena, unless passes add to it.
+  // On the host a gradient is in the arena, unless microbatches accumulate.
   const auto is_apart = [&](const PlanTensor& t) {
     return !has_matrices && !arena.results.contains(t.decl.name);
   };
@@ -220,7 +220,7 @@ StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const S
   const auto add = [&](const char* what, int64_t bytes) { memory.uses.push_back({what, bytes}); };
   add("weights", kFloat * own_masters + 2 * elements.copied);
   add("optimizer's state", place.state_bytes * own);
-  // What is saved lies where gradients will be, so these take less besides.
+  // Saved tensors share memory with gradients, so gradients need less additional memory.
   add("gradients", arena.lent_bytes + std::min<int64_t>(arena.bytes, 0) +
                        sum_of(plan, sizes, TensorRole::output, is_apart));
   if (place.is_on_host && has_matrices)

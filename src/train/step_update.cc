@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses between HostUpdate and DeviceUpdate.
 #include "train/step_update.h"
 
 #include <set>

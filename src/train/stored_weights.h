@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights to and from tensors of safetensors files.
+// Reads and writes weights as tensors of safetensors files.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace coda {
 
-// Throws Error unless all weights of the model are there in their shapes. Nothing is made in the
-// model's sizes: those are a config.json's, which may ask for more than any file holds.
+// Throws Error unless all weights of the model are there with the right shapes. Allocates nothing
+// by the sizes in config.json, which may be larger than any file.
 void require_stored(const ModelGraph& model, const io::StoredTensors& stored);
 void require_stored(const ModelConfig& config, const io::StoredTensors& stored);
 
-// What a parameter is called there: the model without its head leaves the first part of a name out.
+// The name of a parameter in the file: a model without its head omits the first part of names.
 std::string stored_name(const io::StoredTensors& stored, const std::string& name);
 
-// As load_weights of a file, from one that is open.
+// As load_weights for a file, from an open file.
 void load_weights(const io::StoredTensors& stored, Weights& weights);
 
 Weights load_weights(const ModelGraph& model, const io::StoredTensors& stored);
 
-// The weights as a checkpoint stores them, in fp32.
+// The weights as a checkpoint stores them in fp32.
 std::vector<io::TensorToWrite> stored_form(const Weights& weights);
 
 }  // namespace coda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SVG: grid, titled axes, single steps as faint dots, the smoothed line over them, held-out
-// losses as ringed points, a legend. No scripts, fonts or other files; a white ground, so that it
-// reads on dark pages too.
+// Draws the SVG: grid, titled axes, single steps as faint dots, the smoothed line, held-out losses
+// as circles, a legend. It needs no scripts, fonts or other files, and has a white background, so
+// that it is readable on dark pages.
 #include <cstdio>
 
 #include "base/atomic_file.h"
@@ -33,7 +33,7 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-// Coordinates need two places; all values are finite and inside the picture.
+// Coordinates have two decimals; all values are finite and inside the picture.
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal's picture: '*' in each column where the line passes, held-out losses as 'o', ticks
+// Draws the plot in the terminal: '*' in each column for the line, 'o' for held-out losses, ticks
 // in the margin. Every character is one column wide.
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace coda {
 namespace {
 
-// At most `columns` characters, not cutting one in two.
+// At most `columns` characters, without cutting a UTF-8 character.
 std::string fitted(const std::string& text, size_t columns) {
   std::string result;
   size_t used = 0;
@@ -22,7 +22,7 @@ std::string fitted(const std::string& text, size_t columns) {
   return result;
 }
 
-// The line at a step between those of its ends.
+// Interpolates the line at a step.
 double loss_at(const std::vector<LossPoint>& line, double step) {
   const auto next = std::find_if(line.begin() + 1, line.end(), [&](const LossPoint& point) {
     return static_cast<double>(point.step) >= step;

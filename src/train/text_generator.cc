@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text a token at a time, with keys and values kept. Two plans of the same weights: one reads many
-// tokens at once and leaves their keys and values; one reads a token behind those that are kept,
-// and has its logits. Both are derived from the model's graph (models/with_past.h).
+// Generates text with a cache of keys and values, by two plans of the same weights: one reads many
+// tokens at once and stores their keys and values; the other reads one token after the cached ones
+// and returns its logits. Both are derived from the model's graph (models/with_past.h).
 #include <algorithm>
 #include <array>
 #include <map>
@@ -16,7 +16,7 @@
 namespace coda {
 namespace {
 
-// So few tokens are read one after another: a plan for them would take longer to make.
+// Up to this many tokens are read one by one, because compiling a plan for them would take longer.
 constexpr size_t kFewTokens = 8;
 
 ModelRunnerOptions runner_options(DType storage, int64_t sequence) {
@@ -54,8 +54,8 @@ class TextGenerator::Impl {
   }
 
  private:
-  // Copies rows within a backend's memory. Where that is not the host's, a program does, prepared
-  // for each size once.
+  // Copies rows in a backend's memory. If that is not host memory, a program copies; it is prepared
+  // once for each size.
   class RowCopies {
    public:
     RowCopies(Backend& backend, DType type) : backend_(backend) {
@@ -99,7 +99,7 @@ class TextGenerator::Impl {
     step_ = std::make_unique<ModelRunner>(std::move(task), runner_options(storage_, 1), backend_);
   }
 
-  // Keys that were kept are of other angles where these change.
+  // Clears the cache if the RoPE angles change.
   void use_rope_of(int64_t length) {
     const int64_t of = rope_length_of(config_, length);
     if (of == rope_length_) return;
@@ -117,7 +117,7 @@ class TextGenerator::Impl {
       backend_.copy_in(dense_view(&value, DType::i32, 1, 1), step_->session().view(input));
   }
 
-  // One token behind those that are kept.
+  // Reads one token after the cached ones.
   void read(int32_t id) {
     const auto place = static_cast<int32_t>(kept_.size());
     set("positions", place);
@@ -128,7 +128,7 @@ class TextGenerator::Impl {
     kept_.push_back(id);
   }
 
-  // All of `tokens`, from the first on.
+  // Reads all of `tokens` from the first on.
   void read_at_once(std::span<const int32_t> tokens) {
     const auto count = static_cast<int64_t>(tokens.size());
     if (!reader_ || reader_->options().sequence != count) {
@@ -148,14 +148,14 @@ class TextGenerator::Impl {
   ModelConfig config_;
   DType storage_;
   int64_t context_;
-  int64_t rope_length_ = 1;  // ModelOptions::length of what was read
+  int64_t rope_length_ = 1;  // ModelOptions::length of the tokens read
   TensorMap weights_;
   Backend& backend_;
   RowCopies copies_;
-  std::unique_ptr<ModelRunner> step_;    // of one token
-  std::unique_ptr<ModelRunner> reader_;  // of many
-  std::vector<NamedValue> layers_;       // keys and values of each
-  std::vector<int32_t> kept_;            // tokens whose keys and values are kept
+  std::unique_ptr<ModelRunner> step_;    // reads one token
+  std::unique_ptr<ModelRunner> reader_;  // reads many tokens
+  std::vector<NamedValue> layers_;       // keys and values of each layer
+  std::vector<int32_t> kept_;            // tokens in the cache
 };
 
 TextGenerator::TextGenerator(const ModelConfig& config, DType storage, int64_t context,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the microbatches of a step through a GradientSession, then the update through a StepUpdate.
 #include "coda/trainer.h"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ void check(const Graph& graph, Value loss, const Weights& weights, const TrainOp
   check_step(graph, loss, weights);
 }
 
-// The weights are there already.
+// Checks memory without counting the weights, which are already allocated.
 void require_free(const StepMemory& memory, const Weights& weights, Backend& backend,
                   const TrainOptions& options) {
   int64_t needed = memory.bytes();
@@ -73,9 +74,9 @@ struct Trainer::Impl {
     int64_t step = 0;
     std::function<StepReport()> report;  // waits for the step
   };
-  std::deque<Started> started;  // the oldest first
+  std::deque<Started> started;  // oldest first
   Profiler* profiler = nullptr;
-  // Waits until the trainer's fields are the backend's state; null: they are another.
+  // Waits until the trainer's fields equal the backend's state; null: they differ.
   std::function<void()> fetched;
 
   Impl(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
@@ -87,7 +88,7 @@ struct Trainer::Impl {
     update->bind(session);
   }
 
-  // The first batch tells the scales of 8-bit operands; no weight changes.
+  // Uses the first batch to determine the scales of 8-bit operands; no weight changes.
   void learn_scales(const TensorMap& batch, bool has_backward) {
     update->gather_weights();
     session.scales()->learn([&] {
@@ -109,7 +110,7 @@ struct Trainer::Impl {
 
   int world() const { return options.communicator == nullptr ? 1 : options.communicator->world(); }
 
-  // The mean of what all processes have.
+  // The mean over all processes.
   double mean(double own) {
     if (world() == 1) return own;
     Tensor all(DType::f32, world(), 1, backend);
@@ -131,7 +132,7 @@ struct Trainer::Impl {
     run_profiled(profiler, ProfileTrack::host, what, work);
   }
 
-  // Never waits for a backend that has its own memory.
+  // Never waits for a backend with its own memory.
   std::function<StepReport()> start(const Batches& batch, double rate, int64_t step,
                                     bool asks_to_stop) {
     fetched = nullptr;
@@ -179,7 +180,7 @@ void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& op
     impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);
     states.resize(weights.size());
     restored();
-  } catch (const MemoryError& error) {  // what else takes memory is not known before
+  } catch (const MemoryError& error) {  // other uses of memory are not known in advance
     throw MemoryError(std::string(error.what()) + "; a step takes " + memory.text());
   }
 }
@@ -198,7 +199,7 @@ void Trainer::restored() {
   for (WeightTensor& w : weights) w.round();
   impl_->update->upload(weights, states);
   impl_->fetched = [] {};  // the fields are what was uploaded
-  // Rank 0 writes checkpoints; the others need no copy of theirs.
+  // Rank 0 writes checkpoints; other ranks need no copy.
   if (impl_->world() > 1 && impl_->options.communicator->rank() > 0)
     for (ParameterState& its : states) its = {};
   impl_->session.bind_weights(parameters());
@@ -233,7 +234,7 @@ const Optimizer& Trainer::optimizer() const { return impl_->options.optimizer; }
 
 void Trainer::bind(const TensorMap& constants) { impl_->session.bind_constants(constants); }
 
-// Where no step has told the scales of 8-bit operands, this batch does, and is forgotten.
+// If no step has set the scales of 8-bit operands, uses this batch for them and forgets them.
 double Trainer::loss(const TensorMap& batch) {
   impl_->update->gather_weights();
   EightBitScales* scales = impl_->session.scales();
@@ -280,7 +281,7 @@ StepReport Trainer::step(const Batches& batch) {
 Trainer::Profiled Trainer::profile(const Batches& batch) {
   require_none_started("profile()");
   Profiler profiler(impl_->backend);
-  struct Watched {  // no longer, however the step ends
+  struct Watched {  // ends in any case
     Impl& impl;
     ~Watched() { impl.profile(nullptr); }
   } const watched{*impl_};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public functions about checkpoints of a Trainer (coda/checkpoint.h, coda/run.h).
+// Implements the public checkpoint functions for a Trainer (coda/checkpoint.h, coda/run.h).
 #include "coda/checkpoint.h"
 #include "coda/run.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Assembles the text of each program from the optimizer's formulas and parses it.
 #include "train/update_programs.h"
 
 #include <algorithm>
@@ -59,7 +60,7 @@ std::string update_text(const Optimizer& o, const Frame& f) {
 
 Program with_products_rounded(const Program& program) {
   Program result{program.name, program.tensors, {}};
-  std::vector<int> values;  // the values of the program's steps, in the result
+  std::vector<int> values;  // indices in the result
   for (const Step& s : program.steps) {
     Step step = s;
     for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];

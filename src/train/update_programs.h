@@ -15,9 +15,9 @@
 
 namespace coda {
 
-// Sums of squares: of a row by its spans of 64, then of groups of rows, whose sums are a matrix
-// again, then of all groups, those of all processes in their order. So the order is fixed. A
-// process whose loss was not finite makes its sums infinite, so all processes see it in the norm.
+// Sums of squares, in a fixed order: of each span of 64 in a row, of each row, of groups of rows
+// (stored as a matrix), and of all groups of all processes in rank order. A process whose loss was
+// not finite makes its sums infinite, so that all processes see it in the norm.
 inline constexpr const char* kSquares = R"(
 program gradient_squares {
   g = tile(gradient[R, C])
@@ -32,7 +32,8 @@ program gradient_squares_of_groups {
   row_partial(of_groups, sum(tile(of_rows[S, G]) / scalar(sound)))
 })";
 
-// A loss, or a norm below, that is infinite or no number is not less, and `sound` becomes 0.
+// A loss (or the norm below) that is infinite or NaN is not less than the limit; then `sound`
+// becomes 0.
 inline constexpr const char* kLossCheck = R"(
 program loss_check {
   l = scalar(loss)
@@ -40,10 +41,10 @@ program loss_check {
   store(losses, scalar(losses) + l)
 })";
 
-// clip: the largest norm; 0: any.
+// clip: the largest norm; 0: no clipping.
 std::string norm_text(double clip);
 
-// The tensors' names in the programs of an update; each state has its own name.
+// Names of tensors in the programs of an update; states have their own names.
 inline constexpr const char* kMaster = "master";
 inline constexpr const char* kCopy = "copy";
 inline constexpr const char* kGradient = "gradient";

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Orders the parameters of each shard, then pads each to whole rows and each shard to whole groups.
 #include "train/update_rows.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where parameters lie in the matrices of an update (DeviceUpdate), known from a plan before any of
-// them is allocated.
+// The layout of parameters in the matrices of an update (DeviceUpdate), computed from a plan before
+// anything is allocated.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@
 
 namespace coda {
 
-// A matrix for each shard of an ExchangePlan, [rows, kElements]. Each parameter begins with a row:
-// first those whose gradients' squares somebody else leaves, in the middle those that one launch
-// updates, and among themselves in the plan's order.
+// One matrix [rows, kElements] for each shard of an ExchangePlan. Each parameter starts at a new
+// row. First come parameters whose squared gradients the plan stores; parameters that share one
+// launch are in the middle; otherwise they have the plan's order.
 struct UpdateRows {
-  static constexpr int64_t kElements = 512;  // of a row
-  static constexpr int64_t kGroup = 64;      // rows whose squares are added together
+  static constexpr int64_t kElements = 512;  // per row
+  static constexpr int64_t kGroup = 64;      // rows whose squares are summed together
 
   struct Shard {
-    int64_t rows = 0;            // of all processes, each of which has as many groups
-    int64_t squared = 0;         // from the first, whose squares somebody else leaves
-    int64_t first_together = 0;  // of a process's own rows: those that one launch updates
+    int64_t rows = 0;            // over all processes, with equally many groups each
+    int64_t squared = 0;         // leading rows whose squares the plan stores
+    int64_t first_together = 0;  // first own row of the shared launch
     int64_t together = 0;
   };
   struct Place {
@@ -34,15 +34,15 @@ struct UpdateRows {
   std::vector<Shard> shards;
   std::vector<Place> places;  // by parameter
 
-  int64_t elements() const;  // of all shards
+  int64_t elements() const;  // over all shards
 };
 
-// `squared`, `apart`: names, of one process only; those apart have a launch of their own.
+// `squared`, `apart`: names, for a single process only; those apart have separate launches.
 UpdateRows update_rows(const std::vector<ExchangedParameter>& parameters,
                        const ExchangePlan& exchange, const std::set<std::string>& squared,
                        const std::set<std::string>& apart, int processes);
 
-// The fp32 gradients in one memory, the shards one behind the other.
+// The fp32 gradients in one allocation, shard after shard.
 ResultPlaces gradient_places(const std::vector<ExchangedParameter>& parameters,
                              const UpdateRows& rows);
 

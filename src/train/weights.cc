@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Initial values are drawn by a counter-based generator, so they do not depend on the order.
 #include "coda/weights.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace coda {
 namespace {
 
-// With values not yet set.
+// A weight without values.
 WeightTensor empty_weight(const std::string& name, std::vector<int64_t> shape, const Node& node) {
   require(node.dtype == DType::f32 || node.dtype == DType::bf16,
           "parameter '" + name + "' is " + std::string(name_of(node.dtype)) +
@@ -35,7 +36,7 @@ WeightTensor empty_weight(const std::string& name, std::vector<int64_t> shape, c
 Weights empty_weights(const ModelGraph& model) {
   Weights weights(model.parameters.size());
   std::exception_ptr failure;
-  // By all threads: one writes some GB a second where memory is new.
+  // Parallel, because one thread writes new memory at only some GB/s.
 #pragma omp parallel for schedule(dynamic)
   for (size_t i = 0; i < weights.size(); ++i) {
     const ModelParameter& p = model.parameters[i];
