@@ -23,6 +23,17 @@ class Block(nn.Module):
         return (x + self.down(functional.gelu(self.up(self.norm(x))))).square().mean()
 
 
+class Turned(nn.Module):
+    """Weights that are given as [in, out]."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = (nn.Parameter(torch.randn(*shape) / 6) for shape in ((32, 48), (48, 8)))
+
+    def forward(self, x):
+        return functional.silu(x @ self.up) @ self.down
+
+
 class CompiledModels(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()
@@ -98,7 +109,7 @@ class CompiledModels(unittest.TestCase):
         frozen = copy.deepcopy(block)
         frozen.up.weight.requires_grad_(False)
         twice = nn.Linear(32, 32)
-        for model in (block, frozen, nn.Sequential(twice, nn.SiLU(), twice)):
+        for model in (block, frozen, nn.Sequential(twice, nn.SiLU(), twice), Turned()):
             torch._dynamo.reset()
             compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
             with torch.autocast("cpu", torch.bfloat16):
@@ -143,7 +154,8 @@ class CompiledModels(unittest.TestCase):
     def test_frozen_weights_and_inference(self):
         model = Block()
         model.up.requires_grad_(False)
-        compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        recorder = Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder, fullgraph=True)
         x = torch.randn(2, 8, 32)
         loss, gradients = outcome(compiled, model, x)
         expected, wanted = outcome(model, model, x)
@@ -151,7 +163,23 @@ class CompiledModels(unittest.TestCase):
         self.assertLess(error(gradients, wanted), 1e-5)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), expected)
+        training, inference = (report.taken[0].region for report in recorder.reports)
+        self.assertNotEqual(training.needs, 0)
+        self.assertEqual(inference.needs, 0)
         torch.testing.assert_close(loss, expected)
+
+    def test_results_need_a_gradient_where_eagers_do(self):
+        def function(x, frozen, trained):
+            y = functional.silu(functional.linear(x, frozen))
+            z = functional.silu(functional.linear(y, trained))
+            return y, z, (z > 0) * y
+
+        x, frozen = torch.randn(5, 32), torch.randn(32, 32)
+        trained = torch.randn(32, 32, requires_grad=True)
+        recorder = Recorder(strict=True)
+        found = torch.compile(function, backend=recorder)(x, frozen, trained)
+        self.assertEqual(len(recorder.reports[0].taken), 1)
+        self.assertEqual([t.requires_grad for t in found], [False, True, False])
 
     def test_what_is_not_understood_stays_pytorchs(self):
         def in_place(x, w):

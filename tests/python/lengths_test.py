@@ -71,9 +71,11 @@ class Lengths(unittest.TestCase):
 
         for dynamic in (None, True):
             torch._dynamo.reset()
-            model, x = Scaled(), torch.randn(2, 5, 32)
-            compiled = torch.compile(model, backend=Recorder(), dynamic=dynamic)
-            for number, factor in ((0.5, 1.0), (1.5, 1.0), (-0.25, 2.0), (3.0, 0.5), (4.5, 3.0)):
+            model, x, recorder = Scaled(), torch.randn(2, 5, 32), Recorder()
+            compiled = torch.compile(model, backend=recorder, dynamic=dynamic)
+            for number, factor in ((0.5, 1.0), (1.5, 1.0), (-0.25, 1.0), (3.0, 1.0), (3.0, 0.5)):
+                if factor == 1:  # the second compilation is for any number
+                    self.assertLessEqual(len(recorder.reports), 2)
                 model.factor = factor
                 torch.testing.assert_close(compiled(x, number), model(x, number))
 

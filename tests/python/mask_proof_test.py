@@ -297,6 +297,18 @@ class Masks(unittest.TestCase):
                     proven += any(not isinstance(n, int) for n in node.meta["val"].shape)
         self.assertGreater(proven, 600)
 
+    def test_a_symbol_may_be_any_size(self):
+        """No number that a tensor's size can be is beyond all of a symbol's."""
+        for number in (10, 5000, 2**30, 2**39):
+            def program(x):
+                rows = torch.arange(x.shape[0])
+                return rows < number, rows[:, None] + number >= rows
+
+            traced = make_fx(program, tracing_mode="symbolic", pre_dispatch=True)(torch.empty(7))
+            prover = Prover()
+            for node in traced.graph.output_node().args[0]:
+                self.assertNotEqual(prover.of(node), mask_proof.EVERYWHERE, number)
+
     def test_which_masks_are_known(self):
         n = 16
         i, j = (lambda: torch.arange(n)[:, None]), (lambda: torch.arange(n)[None])

@@ -38,6 +38,7 @@ OPERANDS = {
     "h": lambda: torch.rand(4, 1) + 0.5,  # a number of a head
     "H": lambda: torch.rand(4, 16) + 0.5,
     "d": lambda: torch.rand(16) + 0.5,
+    "q": lambda: torch.rand(T, 1, 16).tanh().detach(),  # numbers of a position, for each head
     "m": lambda: torch.rand(B, T, N) < 0.7,  # masks
     "k": lambda: torch.rand(B, T, 1) < 0.7,
     "c": lambda: torch.rand(N) < 0.7,
@@ -64,6 +65,12 @@ def heads(h):
 def rotated(h, angle):
     a, b = h.chunk(2, -1)
     return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+
+def rotated_whole(h, table):
+    """As language models do it: the halves of a head turned, by tables as wide as a head."""
+    a, b = h.chunk(2, -1)
+    return h * table.cos() + torch.cat((-b, a), -1) * table.sin()
 
 
 def interleaved(h):
@@ -114,6 +121,7 @@ CASES = {
     "elu of an alpha": Case(lambda h: F.elu(h, 0.4), kinks=(0,)),
     "celu of an alpha": Case(lambda h: F.celu(h, 2.5)),
     "softplus of a beta": Case(lambda h: F.softplus(h, 3.0, 15.0)),
+    "softplus of a threshold": Case(lambda h: F.softplus(h, 2.0, 1.0), kinks=(0.5,)),
     "hardtanh of bounds": Case(
         lambda h: F.hardtanh(h, -0.25, 0.625), kinks=(-0.25, 0.625)),
     "threshold": Case(lambda h: F.threshold(h, 0.125, 0.25), kinks=(0.125,)),
@@ -168,6 +176,8 @@ CASES = {
     "layer_norm with only a bias": Case(lambda h, b: F.layer_norm(h, (N,), None, b), "b"),
     "layer_norm without weight": Case(lambda h: F.layer_norm(h, (N,), None, None, 1e-3)),
     "layer_norm of heads": Case(lambda h, d: F.layer_norm(heads(h), (16,), d).flatten(-2), "d"),
+    "layer_norm of heads, of an epsilon": Case(
+        lambda h, d: F.layer_norm(heads(h), (16,), d, None, 0.1).flatten(-2), "d"),
     "layer_norm over heads": Case(lambda h, H: F.layer_norm(heads(h), (4, 16), H).flatten(-2), "H"),
     # Parts, views and conversions.
     **{f"part {start}:{end}:{step}": Case(lambda h, part=slice(start, end, step): -h[..., part])
@@ -180,6 +190,18 @@ CASES = {
     "cat": Case(lambda h, x: torch.cat((h, x * 2 + h), -1), "x"),
     "cat of parts": Case(lambda h: torch.cat((h[..., 48:] * 2, h[..., :48]), -1)),
     "rotation": Case(lambda h, d: rotated(heads(h), d[:8]).flatten(-2) * 1.0, "d", left=4),
+    "position's vector of heads": Case(lambda h, q: (heads(h) * q).flatten(-2), "q"),
+    "rotation by tables": Case(lambda h, q: rotated_whole(heads(h), q).flatten(-2) * 1.0, "q",
+                               left=2),
+    "rotation by tables of equal halves": Case(
+        lambda h, q: rotated_whole(heads(h), torch.cat((q[..., :8], q[..., :8]), -1)).flatten(-2)
+        * 1.0, "q", left=3),
+    "rotation by tables of equal rows": Case(
+        lambda h, q: rotated_whole(heads(h), torch.cat((q[:12], q[:12]))).flatten(-2) * 1.0, "q",
+        left=3),
+    "rotation by tables of parts that are turned": Case(
+        lambda h, q: rotated_whole(heads(h), torch.cat((q[..., 8:], q[..., :8]), -1)).flatten(-2)
+        * 1.0, "q", left=3),
     "interleaved": Case(interleaved), "transposed heads": Case(
         lambda h, d: (heads(h).transpose(1, 2) * d).transpose(1, 2).reshape(B, T, N), "d"),
     "clone": Case(lambda h: F.silu(h).clone() * 2), "expand": Case(
@@ -230,6 +252,7 @@ def outcome(called, given, seed, exact=False, kept=None):
     if exact:
         given = [t.detach().double().requires_grad_() if t.is_floating_point() else t
                  for t in given]
+    torch.default_generator.manual_seed(seed)
     made = called(*given)
     if kept is not None:
         made = made * kept
@@ -428,6 +451,162 @@ class Arguments(unittest.TestCase):
         for name, (function, fused_losses) in loops.items():
             made = self._same(function, name=name)
             self.assertEqual("log_softmax" in "".join(made.regions), bool(fused_losses), name)
+
+    def test_arguments_that_no_rule_takes(self):
+        """Such operations are PyTorch's, or computed as they say."""
+        functions = {
+            "floor": lambda h, x: torch.div(h, x.abs() + 0.5, rounding_mode="floor"),
+            "trunc": lambda h, x: torch.div(h, x.abs() + 0.5, rounding_mode="trunc"),
+            "sum in float64": lambda h, x: h.sum(-1, dtype=torch.float64).float() * 2,
+            "sum of rows": lambda h, x: h * h.sum(1, keepdim=True),
+            "sum of all": lambda h, x: h * h.sum((1, 2), keepdim=True),
+            "mean of no dimension": lambda h, x: h * h.mean(()),
+            "softmax of rows": lambda h, x: torch.softmax(h, 1) * x,
+            "softmax in float64": lambda h, x: torch.softmax(h, -1, dtype=torch.float64).float(),
+            "power": lambda h, x: (h.abs() + 0.5) ** 2.5,
+            "power of each": lambda h, x: (h.abs() + 0.5) ** x,
+            "bounds of each": lambda h, x: h.clamp(x - 0.5, x + 0.5),
+            "where of several types": lambda h, x: torch.where(x > 0, h, x.double()).float(),
+            "a wider operand": lambda h, x: (h * x.double()).float(),
+            "an empty part of another type": lambda h, x: torch.cat(
+                (h.new_empty(0), F.silu(h).bfloat16())) * 2,
+            "a norm of rows": lambda h, x: F.layer_norm(h, (T, N)) * 2,
+            "logical operations of integers": lambda h, x: h * torch.logical_and(
+                x.long() * 2, x.long()),
+            "no gradient": lambda h, x: F.silu(h).detach() * h,
+            "whether it is 0": lambda h, x: h * F.relu(h).bool(),
+            "an expanded operand": lambda h, x: h[:, :1].expand(B, T, N) * x[:1, :1],
+            "to a format": lambda h, x: F.silu(h).view(B, T, 8, 8).to(
+                memory_format=torch.channels_last) * 2,
+            "integers": lambda h, x: F.silu(h) * (x.long() // 2) + (x.long() & 1)}
+        for name, function in functions.items():
+            self._same(function, torch.randn(B, T, N), name=name,
+                       allowed=1e-2 if name.startswith("an empty part") else 1e-4)
+
+    def test_a_product_alone_is_no_region(self):
+        self.assertEqual(self._same(lambda h: h.view(B, T, 4, 16)).taken, [])
+
+    def test_views_and_parts_by_their_arguments(self):
+        """Dimensions from both ends, and starts, sizes and orders of each kind."""
+        functions = {
+            "moved": lambda h: F.silu(heads(h).movedim(1, 3)) * 2,
+            "moved back": lambda h: F.silu(heads(h).movedim(-2, 1)) * 2,
+            "turned columns": lambda h: F.silu(heads(h).transpose(2, 3)).flatten(-2) * 2,
+            "turned rows": lambda h: F.silu(h.transpose(0, 1)) * 2,
+            "turned in a circle": lambda h: F.silu(heads(h).permute(2, 0, -3, -1)) * 2,
+            "turned in another": lambda h: F.silu(heads(h).permute(1, 2, 0, 3)) * 2,
+            "rows of columns": lambda h: F.silu(h.reshape(B, 4 * T, 16)) * h.view(B, 4 * T, 16),
+            "rows of others": lambda h: F.rms_norm(h.reshape(B, T // 2, 2 * N), (2 * N,)),
+            "narrow from the end": lambda h: F.silu(h.narrow(-1, -24, 16)) * 2,
+            "narrow rows from the end": lambda h: F.silu(h.narrow(1, -5, 3)) * 2,
+            "the last": lambda h: F.silu(heads(h).select(-2, -1)) * 2,
+            "the last column": lambda h: F.silu(h)[..., -1] * 2,
+            "split by name": lambda h: torch.mul(*torch.split(F.silu(h), 32, dim=2)),
+            "unequal parts": lambda h: F.silu(h.split((8, 16, 40), -1)[2]) * 2,
+            "parts of heads": lambda h: F.silu(heads(h).split((4, 12), -1)[1]) * 2,
+            "some heads": lambda h: F.silu(heads(h)[:, :, 1:3]) * 2,
+            "chunks by name": lambda h: torch.mul(*F.silu(h).chunk(2, dim=2)),
+            "unbound": lambda h: F.silu(heads(h).unbind(2)[-1]) * 2,
+            "unbound rows": lambda h: F.silu(h).unbind(1)[3] * 2,
+            "halves of two sizes": lambda h: heads(h)[..., :8].flatten(-2) * h[..., :32],
+            "a half of pairs": lambda h: torch.cat((-heads(h)[..., 8:], heads(h)[..., :8]), -1)
+            .flatten(-2)[..., :32] * h[..., 32:],
+            "parts of several layouts": lambda h: torch.cat(
+                (F.silu(h.transpose(0, 1)).transpose(0, 1), F.silu(heads(h)).flatten(-2)), 1) * 2,
+            "side by side along heads": lambda h: torch.cat((heads(h), heads(h) * 2), 2) * 2,
+            "stacked": lambda h: torch.stack((h, F.silu(h)), -2).flatten(-2) * 2}
+        for name, function in functions.items():
+            self._same(function, name=name)
+        self._same(lambda h, q: (heads(h) * q).flatten(-2)[..., :32] * h[..., 32:],
+                   torch.randn(T, 1, 16), name="a half of a table")
+
+    def test_products_by_their_spelling(self):
+        o = (torch.randn(N, N) / 8).requires_grad_()
+        functions = {
+            "left": lambda h, o: F.silu(o @ F.silu(h).mT) * 2,
+            "left of another transpose": lambda h, o: o @ F.silu(h)[:, :16].view(
+                B, 4, 4, N).permute(0, 1, 3, 2) * 2,
+            "left of what is turned": lambda h, o: o @ F.silu(heads(h)).view(
+                B, T, N, 1).transpose(1, 3)[:, 0] * 2,
+            "left of other dimensions": lambda h, o: o[:, :16] @ F.silu(heads(h)).permute(
+                0, 1, 3, 2) * 2,
+            "addmm": lambda h, o: torch.addmm(h.flatten(0, 1), F.silu(h).flatten(0, 1), o) * 2,
+            "addmm of factors": lambda h, o: torch.addmm(
+                o[0], F.silu(h).flatten(0, 1), o, beta=0.5, alpha=2) * 2,
+            "addmm of a number": lambda h, o: torch.addmm(
+                o[0, :1], F.silu(h).flatten(0, 1), o) * 2,
+            **{f"einsum {equation}": lambda h, o, equation=equation: torch.einsum(
+                equation, F.silu(h[:, :16]).unflatten(1, (4, 4)), o) * 2
+               for equation in ("abtd,od->abto", "abtd,do->abto", "abtd,od->abot", "abtd,od->tabo",
+                                "abtd,od->oabt", "abtd,od->abo")},
+            "einsum of rows": lambda h, o: torch.einsum(
+                "btd,st->bsd", F.silu(h), o[:T, :T]) * 2,
+            "einsum of the weight first": lambda h, o: torch.einsum(
+                "od,btd->bto", o, F.silu(h)) * 2}
+        for name, function in functions.items():
+            self._same(function, o, name=name)
+
+    def test_writes_through_views(self):
+        def written(write):
+            def function(h, x):
+                made = F.silu(h).clone()
+                write(made, x)
+                return made * 2 + F.silu(h)
+            return function
+
+        def factors(write):  # autograd takes no writes to one of several views
+            def function(h, x):
+                made = torch.full_like(h, 1.5)
+                write(made, x)
+                return F.silu(h) * made
+            return function
+
+        functions = {
+            "permuted": written(lambda y, x: y.permute(1, 2, 0)[0].mul_(2)),
+            "permuted, heads": written(lambda y, x: heads(y).permute(2, 0, 3, 1)[1].add_(1)),
+            "narrow": written(lambda y, x: y.narrow(1, 3, 4).mul_(2)),
+            "narrow of a narrow": written(lambda y, x: y.narrow(1, 3, 8).narrow(2, 8, 4).add_(1)),
+            "select": written(lambda y, x: y.select(-2, -1).neg_()),
+            "diagonal": written(lambda y, x: y.diagonal(0, 1, 2).add_(1)),
+            "unbound": factors(lambda y, x: y.unbind(1)[2].mul_(2)),
+            "unbound columns": factors(lambda y, x: y.unbind(-1)[3].add_(x[..., 0])),
+            "split by name": factors(lambda y, x: torch.split(y, [8, 16], dim=1)[1].mul_(3)),
+            "chunk": factors(lambda y, x: y.chunk(3, -1)[2].add_(1)),
+            "bits": factors(lambda y, x: y.view(torch.int32).add_(1 << 23)),
+            "another type": factors(lambda y, x: y.copy_(x.double())),
+            "integers": written(lambda y, x: y.add_(x.long())),
+            "of integers": factors(lambda y, x: y.mul_(
+                torch.zeros(B, T, N, dtype=torch.int64).add_(x.long()).add_(1).clamp_(-1, 2))),
+            "broadcast": written(lambda y, x: y.copy_(x[:, :1])),
+            "a dimension more": written(lambda y, x: y.unsqueeze_(0).mul_(2).squeeze_(0)),
+            "turned": factors(lambda y, x: y.transpose_(0, 1).add_(1).transpose_(0, 1))}
+        for name, function in functions.items():
+            self._same(function, torch.randn(B, T, N), name=name)
+
+    def test_random_numbers_are_drawn_in_their_order(self):
+        def function(h):
+            one = F.dropout(F.silu(h), 0.5, True)
+            two = torch.rand(B, T, N) + torch.special.i0(h)
+            return F.dropout(F.silu(h * 2), 0.25, True) * two + one
+
+        self._same(function)
+
+    def test_transposes_of_rows_past_products(self):
+        """A product that others read too, and what is written behind a copy, stay in their place."""
+        def read_twice(h, o):
+            y = F.linear(F.silu(h), o)
+            return F.relu(F.silu(y.transpose(0, 1)).transpose(0, 1)) + y
+
+        def written(h, o):
+            x = F.silu(h)
+            rows = x.transpose(0, 1).reshape(-1, N)
+            x.detach().mul_(2)
+            return F.silu(F.linear(rows, o)).sum() * 2 + x.mean()
+
+        weight = (torch.randn(N, N) / 8).requires_grad_()
+        for function in (read_twice, written):
+            made = self._same(function, weight, name=function.__name__)
+            self.assertTrue(made.taken, function.__name__)
 
     def test_other_names_of_operations(self):
         """Every name that canonical.py knows is fused, and is what PyTorch computes by it."""

@@ -158,32 +158,42 @@ TEST(Optimizer, FollowsItsFormulas) {
 // A run that another version of the library began must continue with the same bits.
 TEST(Optimizer, AdamWHasTheBitsOfAPlainLoop) {
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
-  const Optimizer optimizer = make_optimizer("adamw");
-  TensorUpdate update(optimizer, *cpu);
-  std::mt19937_64 random(7);
-  std::vector<Parameter> parameters = make_parameters(optimizer, random);
-  for (int64_t step = 1; step <= 4; ++step) {
-    draw_gradients(parameters, random);
-    std::vector<Parameter> looped = parameters;
-    const double rate = 0.01;
-    step_all(update, parameters, rate, step, 0.3);
-    const auto n = static_cast<double>(step);
-    const auto root_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(0.95, n)));
-    const auto step_size = static_cast<float>(rate / (1 - std::pow(0.9, n)));
-    for (size_t p = 0; p < looped.size(); ++p) {
-      Parameter& its = looped[p];
-      const float keep = its.decays ? static_cast<float>(1 - rate * 0.1) : 1.0F;
-      for (size_t i = 0; i < its.weights.size(); ++i) {
-        const float g = its.gradients[i] * static_cast<float>(0.3);
-        const float m0 = its.states[0][i];
-        const float m = m0 + static_cast<float>(1 - 0.9) * (g - m0);
-        const float v =
-            static_cast<float>(0.95) * its.states[1][i] + static_cast<float>(1 - 0.95) * (g * g);
-        const float size = std::sqrt(v) * root_scale + static_cast<float>(1e-8);
-        const float w = keep * its.weights[i] - step_size * (m / size);
-        ASSERT_EQ(parameters[p].states[0][i], m);
-        ASSERT_EQ(parameters[p].states[1][i], v);
-        ASSERT_EQ(parameters[p].weights[i], w);
+  // The defaults, and settings of which every digit counts.
+  for (const std::map<std::string, double>& settings : {std::map<std::string, double>{},
+                                                        {{"beta1", 0.87654321},
+                                                         {"beta2", 0.98765432},
+                                                         {"adam-eps", 1.2345678e-3},
+                                                         {"decay", 0.3}}}) {
+    const Optimizer optimizer = make_optimizer("adamw", settings);
+    const double beta1 = optimizer.settings.at("beta1");
+    const double beta2 = optimizer.settings.at("beta2");
+    const auto eps = static_cast<float>(optimizer.settings.at("adam-eps"));
+    TensorUpdate update(optimizer, *cpu);
+    std::mt19937_64 random(7);
+    std::vector<Parameter> parameters = make_parameters(optimizer, random);
+    for (int64_t step = 1; step <= 4; ++step) {
+      draw_gradients(parameters, random);
+      std::vector<Parameter> looped = parameters;
+      const double rate = 0.01;
+      step_all(update, parameters, rate, step, 0.3);
+      const auto n = static_cast<double>(step);
+      const auto root_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, n)));
+      const auto step_size = static_cast<float>(rate / (1 - std::pow(beta1, n)));
+      for (size_t p = 0; p < looped.size(); ++p) {
+        Parameter& its = looped[p];
+        const float keep = its.decays ? static_cast<float>(1 - rate * optimizer.decay) : 1.0F;
+        for (size_t i = 0; i < its.weights.size(); ++i) {
+          const float g = its.gradients[i] * static_cast<float>(0.3);
+          const float m0 = its.states[0][i];
+          const float m = m0 + static_cast<float>(1 - beta1) * (g - m0);
+          const float v = static_cast<float>(beta2) * its.states[1][i] +
+                          static_cast<float>(1 - beta2) * (g * g);
+          const float size = std::sqrt(v) * root_scale + eps;
+          const float w = keep * its.weights[i] - step_size * (m / size);
+          ASSERT_EQ(parameters[p].states[0][i], m);
+          ASSERT_EQ(parameters[p].states[1][i], v);
+          ASSERT_EQ(parameters[p].weights[i], w);
+        }
       }
     }
   }
@@ -253,6 +263,14 @@ TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
+// A weight's step in units of the learning rate is about 1 with AdamW, always 1 with Lion, and with
+// SGD as small as its gradient, so that the same rate suits none of them.
+TEST(Optimizer, TheRateOfEachIsAMultipleOfAdamWs) {
+  EXPECT_EQ(optimizer_kind("adamw").rate, 1);
+  EXPECT_EQ(optimizer_kind("lion").rate, 0.25);
+  EXPECT_EQ(optimizer_kind("sgd").rate, 25);
+}
+
 // An optimizer without state that moves each weight by the rate times the sign of its gradient.
 TEST(Optimizer, MayBeAProgramsOwn) {
   Optimizer own;
@@ -286,6 +304,11 @@ TEST(Optimizer, RefusesSettingsWithoutMeaning) {
   EXPECT_THAT(message("adamw", {}, DType::f16), HasSubstr("f32 or bf16, not f16"));
   EXPECT_EQ(message("adamw", {{"beta2", 0.999}}), "");
   EXPECT_THAT(message("adamw", {{"beta2", 0.999}}, DType::bf16), HasSubstr("never fade"));
+  // bf16 has 8 significant bits: what loses less than 1/256 is rounded back.
+  for (const char* name : {"beta1", "beta2"}) {
+    EXPECT_EQ(message("adamw", {{name, 1 - 1.0 / 256}}, DType::bf16), "");
+    EXPECT_THAT(message("adamw", {{name, 1 - 0.99 / 256}}, DType::bf16), HasSubstr("never fade"));
+  }
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
   TensorUpdate update(make_optimizer("adamw"), *cpu);
   for (const double rate : {-0.1, std::nan("")})
