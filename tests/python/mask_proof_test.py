@@ -233,6 +233,12 @@ def _with_a_view_written_to():
     return mask
 
 
+def _with_strides_written_to():
+    mask = torch.ones(16, 16, dtype=torch.bool).tril()
+    mask.as_strided((4,), (1,)).fill_(True)
+    return mask
+
+
 class Masks(unittest.TestCase):
     def _holds(self, node, found, value):
         """That a tensor is what is said of it."""
@@ -330,6 +336,8 @@ class Masks(unittest.TestCase):
             "implied": (lambda: (j() <= i()) & (j() < i() + 3), True),
             "indexed": (lambda: torch.arange(n)[i()] >= torch.arange(n)[j()], True),
             "counted from the end": (lambda: torch.arange(n)[i() - n] >= j(), True),
+            "sliced from before its begin": (lambda: torch.arange(n)[-300:, None] >= j(), True),
+            "written to by strides": (_with_strides_written_to, False),
             "wrapped index": (
                 lambda: torch.arange(n)[i() - 1] >= torch.arange(n)[j() - 1], False),
             "strictly": (lambda: j() < i(), False),

@@ -2,6 +2,7 @@
 """What the backend tells a user: which linear layers are fused, which are not, where and why."""
 
 import unittest
+from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -99,9 +100,14 @@ class Reports(unittest.TestCase):
                 return sum(torch.special.i0(way(torch.special.i0(x))).sum()
                            for way in ways.values())
 
-        found = self._report(Model(), torch.randn(2, 3, inner))
-        self.assertEqual([layer.flops for layer in found.layers],
-                         [2 * rows * inner * columns] * len(ways))
+        for is_read in (True, False):  # in the normal form, and as Dynamo has them
+            torch._dynamo.reset()
+            patched = (nullcontext() if is_read else
+                       patch.object(coda, "Normal", side_effect=NotUnderstood("why")))
+            with patched:
+                found = self._report(Model(), torch.randn(2, 3, inner))
+            self.assertEqual([layer.flops for layer in found.layers],
+                             [2 * rows * inner * columns] * len(ways))
 
     def test_the_share_is_of_multiplications(self):
         made = Report(layers=[LinearLayer("a", "", 900, ""), LinearLayer("b", "", 50, "why"),

@@ -112,6 +112,23 @@ class Types(unittest.TestCase):
                 self.assertEqual({taken.region.storage for taken in report.taken},
                                  {torch.bfloat16})
 
+    def test_who_reads_a_result_in_fp32_gets_it_under_autocast(self):
+        """A region stores what its products have, bf16, and PyTorch's operations expect fp32."""
+        def function(x, w, scale):
+            y = functional.silu(functional.linear(x, w)) * scale
+            z = functional.silu(functional.linear(torch.special.i0(y), w)) + y
+            return torch.special.i1(z), y
+
+        given = torch.randn(16, WIDTH), torch.randn(WIDTH, WIDTH) / 8, torch.rand(WIDTH)
+        recorder = Recorder()
+        with torch.autocast("cpu", torch.bfloat16):
+            found = torch.compile(function, backend=recorder)(*given)
+            expected = function(*given)
+        self.assertEqual(len(recorder.reports[0].taken), 2)
+        for a, e in zip(found, expected):
+            self.assertEqual((a.dtype, e.dtype), (torch.float32, torch.float32))
+            torch.testing.assert_close(a, e, rtol=3e-2, atol=3e-2)
+
     def test_a_function_is_called_under_its_autocast(self):
         class Product(torch.autograd.Function):
             @staticmethod

@@ -322,7 +322,7 @@ class Written(unittest.TestCase):
     def test_results_share_memory_as_eagers_do(self):
         def shares(x, w):
             y = functional.silu(functional.linear(x, w))
-            return y, y.view(-1), x.view(-1)
+            return y, y[..., 3:9], x.view(-1)
 
         x, w = torch.randn(3, 6, WIDTH), torch.randn(WIDTH, WIDTH)
         recorder = Recorder()

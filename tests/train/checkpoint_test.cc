@@ -285,6 +285,12 @@ TEST(Checkpoint, RefusesAnotherModelOrType) {
               }),
               HasSubstr("3 tensors, but this model and --dtype have 2"));
   EXPECT_THAT(error_message([&] {
+                std::vector<CheckpointTensor> of_one_state = run.tensors();
+                for (CheckpointTensor& tensor : of_one_state) tensor.states.resize(1);
+                load_tensors(checkpoint, of_one_state);
+              }),
+              HasSubstr("6 tensors, but this model and --dtype have 3"));
+  EXPECT_THAT(error_message([&] {
                 std::vector<CheckpointTensor> renamed = run.tensors();
                 renamed[0].name = "other";
                 load_tensors(checkpoint, renamed);

@@ -8,8 +8,14 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
+#include <string>
 #include <vector>
+
+#include "coda/program.h"
+#include "runtime/reference_backend.h"
+#include "train/update_programs.h"
 
 namespace coda {
 namespace {
@@ -65,6 +71,33 @@ TEST(GlobalNorm, IsNotFiniteIfAGradientIsNot) {
   EXPECT_FALSE(std::isfinite(norm_of(gradients)));
   gradients[5][16384] = -std::numeric_limits<float>::infinity();
   EXPECT_FALSE(std::isfinite(norm_of(gradients)));
+}
+
+// A backend with memory of its own finds the norm and the factor by a program.
+TEST(ClipScale, OfAProgramIsTheSame) {
+  ReferenceBackend backend;
+  for (const double clip : {0.0, 1e-7, 1e-6, 1.0}) {
+    const Program program = parse_program(norm_text(clip));
+    const auto kernel = backend.prepare(program, {{"S", 2}, {"G", 64}});
+    for (const double norm : {0.0, 1e-7, 1e-6, 0.5, 4.0, 1e30}) {
+      std::map<std::string, Tensor> tensors;
+      std::vector<TensorView> views;
+      for (const TensorDecl& decl : program.tensors) {
+        const PhysicalShape shape = physical_shape(decl, {{"S", 2}, {"G", 64}});
+        Tensor& its =
+            tensors.try_emplace(decl.name, DType::f32, shape.rows, shape.cols).first->second;
+        its.fill(decl.name == "of_groups" ? static_cast<float>(norm * norm / static_cast<double>(its.size())) : 1.0F);
+        views.push_back(its.view());
+      }
+      kernel->run(views);
+      const bool is_finite = norm * norm < 1e38;
+      EXPECT_EQ(tensors.at("sound").floats()[0], is_finite ? 1 : 0);
+      if (!is_finite) continue;
+      EXPECT_NEAR(tensors.at("norm").floats()[0], norm, 1e-6 * norm);
+      const double scale = clip_scale(norm, clip);
+      EXPECT_NEAR(tensors.at("scale").floats()[0], scale, 1e-5 * scale) << norm << " " << clip;
+    }
+  }
 }
 
 TEST(ClipScale, IsPyTorchs) {

@@ -239,6 +239,29 @@ TEST(Optimizer, DecayIsDecoupledAndOnlyWhereAsked) {
   }
 }
 
+// Tensors of one size differ in whether they decay and have a copy: each is updated as alone.
+TEST(Optimizer, TensorsOfOneSizeAreUpdatedAsAlone) {
+  const auto cpu = cpu::make_cpu_backend({.threads = 1});
+  const Optimizer optimizer = make_optimizer("adamw", {{"decay", 0.5}});
+  for (const unsigned first : {0U, 1U, 2U, 3U}) {
+    TensorUpdate together(optimizer, *cpu);
+    for (unsigned i = first; i < first + 4; ++i) {
+      std::mt19937_64 random(i);
+      std::vector<Parameter> both(2, Parameter(128, 2, random, i % 2 == 0));
+      TensorUpdate alone(optimizer, *cpu);
+      for (TensorUpdate* update : {&together, &alone}) {
+        Parameter& its = both[update == &alone];
+        its.gradients.assign(128, 0.25F);
+        UpdatedTensor tensor = its.tensor();
+        if (i / 2 % 2 == 0) tensor.bf16 = {};
+        update->run(std::vector{tensor}, 0.5, 1);
+      }
+      EXPECT_EQ(both[0].weights, both[1].weights) << i;
+      EXPECT_EQ(both[0].bf16, both[1].bf16) << i;
+    }
+  }
+}
+
 TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
   for (const char* name : {"adamw", "sgd", "lion"}) {
     std::vector<std::vector<Parameter>> runs;

@@ -12,6 +12,7 @@
 #include "base/relative_error.h"
 #include "coda/checkpoint.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 #include "cpu/cpu_backend.h"
 #include "io/temp_folder.h"
 #include "runtime/far_backend.h"
@@ -219,15 +220,50 @@ TEST(Trainer, ABackendThatIsFarBehindTrainsTheSame) {
   for (const int64_t accumulate : {1, 5}) {
     Trainer a = trainer_of(net, far, options_of(kRows, accumulate));
     Trainer b = trainer_of(net, late, options_of(kRows, accumulate));
+    std::vector<StepReport> one;
+    std::vector<StepReport> other;
     for (int64_t step = 0; step < 6; ++step) {
       const auto batch = [&](int64_t pass) { return batch_of(step * accumulate + pass); };
-      const StepReport one = a.step(batch);
-      const StepReport other = b.step(batch);
-      EXPECT_EQ(one.loss, other.loss) << step;
-      EXPECT_EQ(one.norm, other.norm) << step;
+      one.push_back(a.step(batch));
+      b.start_step(batch);  // the numbers of a step wait while those of the next are set
+      if (b.started_steps() == Trainer::kMostStarted) other.push_back(b.finish_step());
     }
+    while (b.started_steps() > 0) other.push_back(b.finish_step());
+    for (size_t step = 0; step < one.size(); ++step) {
+      EXPECT_EQ(one[step].loss, other[step].loss) << step;
+      EXPECT_EQ(one[step].norm, other[step].norm) << step;
+    }
+    a.fetch();
+    b.fetch();
     for (size_t i = 0; i < a.weights.size(); ++i)
       EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
+  }
+}
+
+// Of weights that are given, and of those that are fetched.
+TEST(Trainer, CopiesIn16BitsAreTheRoundedWeights) {
+  const auto here = cpu::make_cpu_backend({.threads = 1});
+  FarBackend far;
+  const Net net(DType::bf16);
+  TrainOptions options = options_of();
+  options.storage = DType::bf16;
+  for (Backend* backend : {here.get(), static_cast<Backend*>(&far)}) {
+    Trainer trainer = trainer_of(net, *backend, options);
+    const auto expect_copies = [&] {
+      for (const WeightTensor& w : trainer.weights) {
+        for (size_t i = 0; i < w.bf16.size(); ++i)
+          ASSERT_EQ(w.bf16[i], bf16_from_float(w.values[i])) << w.name;
+      }
+    };
+    const double before = trainer.loss(batch_of(0));
+    for (WeightTensor& w : trainer.weights)
+      for (float& value : w.values) value *= -0.75F;
+    trainer.restored();
+    expect_copies();
+    EXPECT_NE(trainer.loss(batch_of(0)), before) << backend->name();
+    for (int64_t step = 0; step < 3; ++step) trainer.step(batch_of(step));
+    trainer.fetch();
+    expect_copies();
   }
 }
 
@@ -433,6 +469,33 @@ TEST(Trainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
   EXPECT_THAT(refusal([&] { trainer.step(batch); }), HasSubstr("step 2: the loss is not finite"));
   EXPECT_EQ(trainer.step_count, 1);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].values, trainer.weights[i].values);
+}
+
+// The products of x and w are beyond fp32, but the gradient of w, the sum of x, is not, nor is its
+// square. A loss of another microbatch is finite.
+TEST(Trainer, ALossThatIsNotFiniteThoughItsGradientIsLeavesTheStateAsItWas) {
+  const auto here = cpu::make_cpu_backend({.threads = 1});
+  FarBackend far;
+  Graph graph;
+  const Value x = graph.input("x", {"M", 4});
+  const Value w = graph.parameter("w", {1, 4});
+  const Value loss = col_sum(linear(x, w));
+  for (Backend* backend : {here.get(), static_cast<Backend*>(&far)}) {
+    for (const int64_t bad : {0, 1}) {
+      Trainer trainer{graph, loss, initial_weights(graph, 3, 0.3), *backend, options_of(kRows, 2)};
+      for (float& value : trainer.weights[0].values) value = 1e25F;
+      trainer.restored();
+      const auto batch = [&](int64_t pass) {
+        TensorMap tensors = {{"x", Tensor(DType::f32, kRows, 4)}};
+        tensors.at("x").fill(pass == bad ? 1e15F : 1e-25F);
+        return tensors;
+      };
+      EXPECT_THAT(refusal([&] { trainer.step(batch); }), HasSubstr("step 1: the loss is not"));
+      trainer.fetch();
+      EXPECT_THAT(trainer.weights[0].values, Each(1e25F)) << backend->name();
+      EXPECT_THAT(trainer.states[0].at("m"), Each(0.0F));
+    }
+  }
 }
 
 TEST(Trainer, ConstantsAreGivenOnce) {
