@@ -28,7 +28,8 @@ class Turned(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.up, self.down = (nn.Parameter(torch.randn(*shape) / 6) for shape in ((32, 48), (48, 8)))
+        self.up, self.down = (nn.Parameter(torch.randn(*shape) / 6)
+                              for shape in ((32, 48), (48, 8)))
 
     def forward(self, x):
         return functional.silu(x @ self.up) @ self.down

@@ -417,7 +417,8 @@ class Arguments(unittest.TestCase):
         for dim, ignored, reduction in itertools.product((-1, 1, 0), (-100, 5),
                                                          ("mean", "sum", "none")):
             self._same(lambda h, t, how=(dim, ignored, reduction): F.nll_loss(
-                F.log_softmax(F.silu(h).flatten(0, 1), how[0]), t, ignore_index=how[1], reduction=how[2]),
+                F.log_softmax(F.silu(h).flatten(0, 1), how[0]), t, ignore_index=how[1],
+                reduction=how[2]),
                 targets, name=(dim, ignored, reduction))
 
     def test_divergences_by_their_arguments(self):
@@ -447,7 +448,8 @@ class Arguments(unittest.TestCase):
         loops = {"in order": (stacked((0, 1)), 1), "turned": (stacked((1, 0)), 0),
                  "one twice": (stacked((0, 0)), 0), "the last": (stacked((1,)), 0),
                  "along columns": (stacked((0, 1), 1), 0),
-                 "along columns, square": (lambda h: stacked((0, 1), 1)(h[:, :2]), 0), "along rows": (stacked((0, 1), 0, 0), 0),
+                 "along columns, square": (lambda h: stacked((0, 1), 1)(h[:, :2]), 0),
+                 "along rows": (stacked((0, 1), 0, 0), 0),
                  "parts": (split((0, 1, 2)), 1), "parts, turned": (split((2, 0, 1)), 0),
                  "a part twice": (split((0, 1, 1)), 0),
                  "parts, along rows": (split((0, 1, 2), 0), 0)}
@@ -611,7 +613,7 @@ class Arguments(unittest.TestCase):
         self.assertTrue(self._same(function).taken)
 
     def test_transposes_of_rows_past_products(self):
-        """A product that others read too, and what is written behind a copy, stay in their place."""
+        """A product that others read too, and a copy of what is written, stay in their place."""
         def read_twice(h, o):
             y = F.linear(F.silu(h), o)
             return F.relu(F.silu(y.transpose(0, 1)).transpose(0, 1)) + y

@@ -58,9 +58,9 @@ class Sources(unittest.TestCase):
         index = torch.tensor([0, 5, -100, 2**31, 2**32 + 1, -2**33])
         made = Source("index").read(index, 6)
         self.assertEqual(made.tolist(), [0, 5, -100, 2**31 - 1, 2**31 - 1, -2**31])
-        for ignored, right, wrong in ((None, [0, 4], [5]), (None, [0], [-1]),
-                                      (-100, [-100, 4], [-99]),
-                                      (7, [7, 0], [5]), (-100, [0], [2**32])):
+        for ignored, right, wrong in (
+                (None, [0, 4], [5]), (None, [0], [-1]), (-100, [-100, 4], [-99]), (7, [7, 0], [5]),
+                (-100, [0], [2**32])):
             source = Source("index", within=(5, ignored))
             self.assertEqual(source.read(torch.tensor(right), 2).tolist(), right)
             with self.assertRaisesRegex(RuntimeError, r"a target lies outside of \[0, 5\)"):

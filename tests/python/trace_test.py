@@ -84,8 +84,7 @@ def memories(graph):
     """Which tensors lie in the same memory, by the place of the first."""
     first = {}
     return [first.setdefault(node.meta[trace.MEMORY], place)
-            for place, node in enumerate(graph.nodes)
-            if node.meta.get(trace.MEMORY) is not None]
+            for place, node in enumerate(graph.nodes) if node.meta.get(trace.MEMORY) is not None]
 
 
 class Traces(unittest.TestCase):
