@@ -377,7 +377,8 @@ class Calls(unittest.TestCase):
     def test_by_their_names_and_arguments(self):
         x = torch.ones(3)
         writes = [(torch.Tensor.add_, (x, 1), {}), ("mul_", (x, 2), {}),
-                  (operator.iadd, (x, 1), {}), (operator.setitem, (x, 0, 1), {}),
+                  (operator.iadd, (x, 1), {}),
+                  (operator.setitem, (x, 0, 1), {}),
                   (torch.add, (x, x), {"out": x}), (functional.relu, (x,), {"inplace": True}),
                   (functional.dropout, (x, 0.5, True, True), {}), (functional.relu_, (x,), {}),
                   (functional.batch_norm, (x, x, x), {}), (torch.ops.aten.add_.Tensor, (x, x), {})]

@@ -86,7 +86,9 @@ TEST(ClipScale, OfAProgramIsTheSame) {
         const PhysicalShape shape = physical_shape(decl, {{"S", 2}, {"G", 64}});
         Tensor& its =
             tensors.try_emplace(decl.name, DType::f32, shape.rows, shape.cols).first->second;
-        its.fill(decl.name == "of_groups" ? static_cast<float>(norm * norm / static_cast<double>(its.size())) : 1.0F);
+        its.fill(decl.name == "of_groups"
+                     ? static_cast<float>(norm * norm / static_cast<double>(its.size()))
+                     : 1.0F);
         views.push_back(its.view());
       }
       kernel->run(views);
