@@ -35,7 +35,7 @@ constexpr u32 bytes_of(Element element) {
   }
   return 0;
 }
-// Two share a register, and a staging ring holds these alone.
+// Two fit into a register, and only these can be in a staging ring.
 constexpr bool is_16_bits(Element element) { return bytes_of(element) == 2; }
 
 // A TMA descriptor as the driver encodes it; opaque here.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight neighbouring columns of one row between memory and registers: 16 bytes at a time where rows
-// and columns allow it, else element by element. What is loaded stays as it lies in memory until it
-// is used, so that many loads are in flight in few registers.
+// Moves eight neighbouring columns of a row between memory and registers: 16 bytes at a time if
+// rows and columns allow it, else element by element. Loaded values keep their storage type until
+// they are used, so that many loads are in flight in few registers.
 #pragma once
 
 #include "device/ptx/global_memory.cuh"
@@ -10,11 +10,11 @@
 
 namespace coda::device {
 
-// The element at which a row starts.
+// The first element of a row.
 constexpr u64 row_start(u32 row, u32 pitch) { return static_cast<u64>(row) * pitch; }
 
-// A row's element of a vector whose elements lie `pitch` bytes apart: one multiplication and
-// addition finds it. As a pointer all the way, or the load would be of any address space.
+// A row's element of a vector with a pitch of `pitch` bytes, computed by one multiply-add. It stays
+// a pointer throughout; otherwise the load would use the generic address space.
 __device__ __forceinline__ u64 element_of_row(u64 tensor, u32 row, u32 pitch) {
   return reinterpret_cast<u64>(reinterpret_cast<const char*>(tensor) +
                                static_cast<u64>(row) * pitch);
@@ -27,7 +27,7 @@ __device__ __forceinline__ u32 index_of_row(u64 tensor, u32 row, u32 pitch) {
   return load_index(element_of_row(tensor, row, pitch), 0);
 }
 
-// As they lie in memory: pieces of 16 bytes, or, of one byte an element, half a piece.
+// In memory order: pieces of 16 bytes, or half a piece for one-byte elements.
 template <Element kStored, u32 kBytes = bytes_of(kStored)>
 struct PackedEight {
   static constexpr u32 kPieces = kBytes * kThreadColumns / 16;
@@ -61,8 +61,8 @@ __device__ __forceinline__ void store_packed(u64 address, const PackedEight<kSto
   }
 }
 
-// Two bytes an element stay two, however they are loaded: registers are a kernel's largest need,
-// also where the path that needs them is not taken.
+// 16-bit elements stay packed however they are loaded, because registers are the scarcest resource,
+// even on a path that is not taken.
 template <bool kVector, Element kStored, bool kPacked = kVector || is_16_bits(kStored)>
 struct LoadedEight {
   using Type = Elements<kThreadColumns>;
@@ -128,8 +128,8 @@ __device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadCol
   return result;
 }
 
-// `column(i)` is where element i stands; vectors take column(0) to column(7) as neighbours, and
-// `valid` is 0 or 8. `row` is the element at which the row starts. What does not exist is 0.
+// `column(i)` is the position of element i; for vectors column(0) to column(7) are adjacent, and
+// `valid` is 0 or 8. `row`: the element at which the row starts. Elements that do not exist are 0.
 template <Element kStored, Access kAccess, bool kVector, class Column>
 __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eight(
     u64 tensor, u64 row, u32 valid, const Column& column) {
@@ -168,8 +168,8 @@ __device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, cons
   }
 }
 
-// Eight adjacent pairs of a row: sixteen neighbouring columns, of which the first members are the
-// even ones. `column(i)` is where the first member of pair i stands.
+// Eight adjacent pairs of a row: sixteen neighbouring columns, with the first members at even
+// positions. `column(i)`: the position of the first member of pair i.
 template <Element kStored>
 struct PackedPairs {
   PackedEight<kStored> half[2];

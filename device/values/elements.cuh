@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few neighbouring columns of one row, as one value: what an emitted line of arithmetic works on.
-// Operators and the functions of math.cuh take Elements<N>, floats (the same for all columns), or a
-// mixture; so emitted text reads like the program it comes from.
+// A few neighbouring columns of one row as one value, on which an emitted line of arithmetic works.
+// Operators and the functions of math.cuh accept Elements<N>, floats (equal for all columns), or
+// mixtures, so that emitted text reads like the program.
 // Invariant: every loop over elements is unrolled, so that elements are registers.
 #pragma once
 
@@ -29,8 +29,8 @@ __device__ __forceinline__ float element_at(const Elements<N>& x, u32 i) {
   return x.value[i];
 }
 
-// `function` of the operands, element by element; at least one has elements. Written without a
-// loop: a kernel has thousands of these, and unrolling them is most of its compilation.
+// Applies `function` element by element; at least one operand has elements. Written without a loop,
+// because a kernel has thousands of calls and unrolling them would dominate the compile time.
 template <u32 kIndex, class Function, class... Operands>
 __device__ __forceinline__ float one_of_each(Function function, const Operands&... operands) {
   return function(element_at(operands, kIndex)...);
@@ -52,13 +52,13 @@ __device__ __forceinline__ auto each(Function function, const Operands&... opera
   }
 }
 
-// Pairs, which kernels with products use by the thousand, are spelled out: what the compiler has to
-// inline for the general form is a fifth of its time.
+// Pairs, which GEMM kernels use by the thousand, are spelled out: inlining the general form takes a
+// fifth of the compile time.
 //
-// Kernels are compiled without contraction (--fmad=false): where the compiler chose which product
-// of a * b - c * d is not rounded, two tiles of one program could choose differently, and their
-// results differ in the last bit. Here the types say it: a product knows its factors, and a sum
-// with a product is one fma, of two products the first.
+// Kernels are compiled without contraction (--fmad=false). If the compiler chose which product of a
+// * b - c * d stays unrounded, two tiles of one program could differ in the last bit. Here the
+// types decide: a product knows its factors, and a sum with a product is one fma; of two products
+// the first is fused.
 struct PairProduct : Elements<2> {  // the value: rounded
   Elements<2> first;
   Elements<2> second;
@@ -110,7 +110,7 @@ __device__ __forceinline__ Elements<2> operator-(PairProduct a, float b) { retur
 __device__ __forceinline__ Elements<2> operator-(float a, Elements<2> b) { return both(a) - b; }
 __device__ __forceinline__ Elements<2> operator-(float a, PairProduct b) { return both(a) - b; }
 
-// A running sum with element i more.
+// Adds element i to a running sum.
 __device__ __forceinline__ float plus_element(float sum, const Elements<2>& x, u32 i) {
   return sum + x.value[i];
 }
@@ -118,14 +118,14 @@ __device__ __forceinline__ float plus_element(float sum, const PairProduct& x, u
   return fmaf(x.first.value[i], x.second.value[i], sum);
 }
 
-// A running largest magnitude with element i more.
+// Updates a running largest magnitude with element i.
 template <class Pair>
 __device__ __forceinline__ float larger_element(float largest, const Pair& x, u32 i) {
   return maximum(largest, fabsf(plus_element(0.0f, x, i)));
 }
 
-// Two elements that came from 16 bits, which are still there, and the product of two such: if it is
-// only rounded to 16 bits again, it is never made in fp32.
+// Two elements that came from 16 bits, with those bits, and the product of two such values: if it
+// is only rounded to 16 bits, it is never computed in fp32.
 template <Element kElement>
 struct StoredPair : Elements<2> {
   u32 bits;
@@ -140,7 +140,7 @@ inline constexpr u32 kElementsOf<StoredPair<kElement>> = 2;
 template <Element kElement>
 inline constexpr u32 kElementsOf<StoredProduct<kElement>> = 2;
 
-// The numbers of two neighbouring columns; the first is even.
+// The indices of two neighbouring columns; the first is even.
 struct ColumnPair : Elements<2> {
   u32 first;
 };
@@ -160,7 +160,8 @@ __device__ __forceinline__ StoredProduct<kElement> operator*(const StoredPair<kE
   return {static_cast<Elements<2>>(a) * static_cast<Elements<2>>(b), a.bits, b.bits};
 }
 
-// More columns than two: kernels without products, which wait for memory. Nothing is contracted.
+// More than two columns, for kernels without a GEMM, which are limited by memory. Nothing is
+// contracted.
 template <class... Operands>
 concept HasColumns = ((kElementsOf<Operands> > 2) || ...);
 template <class A, class B>
@@ -218,9 +219,9 @@ template <class A, class B, class C>
 __device__ __forceinline__ auto select(const A& a, const B& b, const C& c) {
   return each([](float x, float y, float z) { return select(x, y, z); }, a, b, c);
 }
-// Two columns that share a block of random words: the block is made once. Its key takes nothing of
-// the column, of which there are fewer than 2^31; the compiler does not know that, and would else
-// keep the keys of ten rounds, which all columns have in common, in registers.
+// Two columns that share a block of random words, which is computed once. Its key does not depend
+// on the column, because there are fewer than 2^31 columns. The compiler does not know this and
+// would otherwise keep the keys of ten rounds in registers.
 __device__ __forceinline__ Elements<2> random_number(float seed, float row,
                                                      const ColumnPair& columns) {
   const RandomWords words =
@@ -290,13 +291,13 @@ __device__ __forceinline__ auto gelu_tanh(const Elements<N>& a) {
   return each([](float x) { return gelu_tanh(x); }, a);
 }
 
-// Two columns as one register of a fragment of 16-bit elements.
+// Packs two columns into one register of a fragment of 16-bit elements.
 template <Element kElement>
 __device__ __forceinline__ u32 pack(const Elements<2>& x) {
   return pack<kElement>(x.value[0], x.value[1]);
 }
-// An exact product in fp32 and its rounding to 16 bits are one multiplication of 16 bits: two
-// significands of 11 bits at most fit into 24.
+// An exact fp32 product rounded to 16 bits equals one 16-bit multiplication: two significands of at
+// most 11 bits fit into 24.
 template <Element kElement>
 __device__ __forceinline__ u32 pack(const StoredProduct<kElement>& x) {
   return multiply_packed<kElement>(x.first_bits, x.second_bits);
@@ -309,7 +310,7 @@ __device__ __forceinline__ StoredPair<kElement> unpack(u32 packed) {
   return x;
 }
 
-// What a store to 16 bits and a load would give.
+// The value after a store to 16 bits and a load.
 template <Element kElement>
 __device__ __forceinline__ float rounded(float x) {
   if constexpr (bytes_of(kElement) == 1) {
@@ -330,10 +331,10 @@ __device__ __forceinline__ Elements<2> rounded(const Elements<2>& x) {
   }
 }
 
-// Two neighbouring elements of a stored tensor, of which the first `valid` exist; the others read
-// as zero and are not written. In one access if both exist and the address allows it, which
-// `kAligned` promises (even columns of rows of an even pitch). Predicated instead of branching, so
-// that many are in flight at once.
+// Two neighbouring elements of a stored tensor, of which the first `valid` exist; others read as
+// zero and are not written. Uses one access if both exist and the address is aligned, which
+// `kAligned` guarantees (even columns of rows with an even pitch). Predicated instead of branching,
+// so that many are in flight.
 template <u32 kBytes, bool kAligned>
 struct PairAccess {
   u64 address;
@@ -350,7 +351,7 @@ struct PairAccess {
   }
 };
 
-// 16-bit elements, as they lie in memory.
+// 16-bit elements in their storage type.
 template <bool kAligned = false>
 __device__ __forceinline__ u32 load_packed_pair(u64 tensor, u64 index, u32 valid) {
   const PairAccess<2, kAligned> access(tensor, index, valid);
@@ -392,8 +393,8 @@ __device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, con
   }
 }
 
-// Adds to fp32 in memory, at the memory: each element is added to once, so the result is the same
-// in any order. The assembler predicates no reduction, so the usual case is one branch.
+// Adds to fp32 numbers in memory: each element is added to once, so the order does not affect the
+// result. The assembler does not predicate reductions, so the usual case is one branch.
 template <bool kAligned = false>
 __device__ __forceinline__ void add_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
   const PairAccess<4, kAligned> access(tensor, index, valid);
@@ -408,8 +409,8 @@ __device__ __forceinline__ void add_pair(u64 tensor, u64 index, u32 valid, const
   }
 }
 
-// A row of a table that an index names. An index outside reads the last row rather than memory that
-// is not the table's: a kernel cannot throw.
+// The row of a table that an index names. An invalid index reads the last row instead of other
+// memory, because a kernel cannot throw.
 constexpr u32 table_row(u32 index, u32 rows) { return smaller(index, rows - 1); }
 
 // How many of two neighbouring columns are inside.

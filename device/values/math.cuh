@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise functions of one float: a few instructions each, on the special-function units where
-// those are accurate to fp32's last bits, so that what is rounded to 16 bits afterwards is right.
+// Elementwise functions of a float in a few instructions each. They use special-function units
+// where these are accurate to the last bits of fp32, so that later rounding to 16 bits is correct.
 // The names are those of src/gpu/codegen/expressions.cc.
-// Invariant: NaN in gives NaN out (maximum and minimum too), and sigmoid and silu never overflow.
+// Invariant: NaN in gives NaN out (also for maximum and minimum), and sigmoid and silu never
+// overflow.
 #pragma once
 
 #include "device/types.cuh"
@@ -40,7 +41,7 @@ __device__ __forceinline__ float power_of_two(float x) {
   return result;
 }
 __device__ __forceinline__ float exponential(float x) { return power_of_two(x * kLog2E); }
-// lg2.approx is no use near 1, where a logarithm is small.
+// lg2.approx is too inaccurate near 1, where a logarithm is small.
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 
 __device__ __forceinline__ float reciprocal(float x) {
@@ -58,7 +59,7 @@ __device__ __forceinline__ float square_root(float x) {
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
-// Two ulp over the whole range.
+// Accurate to two ulp over the whole range.
 __device__ __forceinline__ float quotient(float a, float b) {
   float result;
   asm("div.full.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
@@ -70,8 +71,8 @@ __device__ __forceinline__ float sigmoid(float x) {
 }
 __device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
 
-// tanh.approx is off by up to 5e-4, too much for a gradient in bf16. Near zero 1 - 2 / (1 + e^2x)
-// cancels, so there the odd series serves.
+// tanh.approx has errors of up to 5e-4, too large for a bf16 gradient. Near zero 1 - 2 / (1 + e^2x)
+// cancels, so a series is used there.
 __device__ __forceinline__ float hyperbolic_tangent(float x) {
   const float far = 1.0f - 2.0f * reciprocal(1.0f + power_of_two(x * (2.0f * kLog2E)));
   const float square = x * x;
@@ -83,10 +84,10 @@ __device__ __forceinline__ float hyperbolic_tangent(float x) {
 }
 
 __device__ __forceinline__ float error_function(float x) { return erff(x); }
-// x Phi(x) = max(x, 0) - a Phi(-a) of a = abs(x), which does not cancel. Phi(-a) is exp(-a a / 2)
-// times t p(t), t = 1 / (1 + 0.27 a), p of degree 8: fitted over a from 0 to 14.2, where Phi ends,
-// to a relative error of 2.4e-8. A third of erfcf's instructions. Beyond 20 the product is 0, for
-// an infinite x too.
+// x Phi(x) = max(x, 0) - a Phi(-a) with a = abs(x), which does not cancel. Phi(-a) is exp(-a a / 2)
+// times t p(t), with t = 1 / (1 + 0.27 a) and p of degree 8, fitted for a from 0 to 14.2 (where Phi
+// underflows) to a relative error of 2.4e-8. It takes a third of erfcf's instructions. Beyond 20
+// the product is 0, also for an infinite x.
 __device__ __forceinline__ float gelu(float x) {
   const float a = fminf(fabsf(x), 20.0f);
   const float t = reciprocal(fmaf(0.27f, a, 1.0f));
@@ -100,7 +101,7 @@ __device__ __forceinline__ float gelu(float x) {
   p = fmaf(p, t, 0.10772039f);
   return fmaf(-a, p * t * power_of_two(a * a * (-0.5f * kLog2E)), maximum(x, 0.0f));
 }
-// 0.5 (1 + tanh(u)) is sigmoid(2 u), which does not cancel.
+// 0.5 (1 + tanh(u)) equals sigmoid(2 u), which does not cancel.
 __device__ __forceinline__ float gelu_tanh(float x) {
   return x * sigmoid(1.59576912f * fmaf(0.044715f * x * x, x, x));
 }

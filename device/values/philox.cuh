@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers, the same bits as src/base/philox.h has them.
+// Counter-based random numbers with the same bits as src/base/philox.h.
 #pragma once
 
 #include "device/values/math.cuh"

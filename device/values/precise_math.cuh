@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of math.cuh as accurate as the machine has them. Finalizers, whose few values scale
-// whole rows and columns, are written inside this namespace, where these hide the fast ones.
+// The functions of math.cuh in their most accurate versions. Finalizers, whose few values scale
+// whole rows and columns, are emitted inside this namespace, where these functions hide the fast
+// ones.
 #pragma once
 
 #include "device/values/math.cuh"

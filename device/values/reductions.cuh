@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a running reduction holds, for each kind of partial, and how two of them become one. Kernels
-// differ in who merges with whom; that is fixed in each, so results repeat bitwise.
-// Invariant: merging with the start value changes nothing; a maximum of nothing but NaN is NaN.
+// The state of a running reduction of each kind, and how two states merge. Each kernel has a fixed
+// order of merging, so results are bitwise repeatable.
+// Invariant: merging with the start value changes nothing; a maximum of only NaN is NaN.
 #pragma once
 
 #include "device/ptx/lanes.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop whose index is a constant in every turn, so that what it selects is chosen by the compiler
-// and arrays indexed by it stay in registers.
+// A loop whose index is a compile-time constant in each iteration, so that arrays indexed by it
+// stay in registers.
 #pragma once
 
 #include "device/types.cuh"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds the operations in the order of cuDNN's documentation, which its engines recognise.
 #include "gpu/cudnn/attention_graph.h"
 
 #include <limits>
@@ -8,7 +9,7 @@
 namespace coda::gpu::cudnn {
 namespace {
 
-constexpr int64_t kLargestHead = 256;  // of the backward on sm_90
+constexpr int64_t kLargestHead = 256;  // the limit of the backward on sm_90
 constexpr int64_t kHeadMultiple = 8;
 
 DataType data_type(DType dtype) { return dtype == DType::bf16 ? DataType::bf16 : DataType::f16; }
@@ -35,7 +36,7 @@ struct Builder {
   Sizes scores() const { return {p.sequences, p.heads, p.tokens, p.tokens}; }
   Sizes rows() const { return {p.sequences, p.heads, p.tokens, 1}; }
 
-  // [tokens, heads * columns] of each sequence, as it lies in memory.
+  // [tokens, heads * columns] of each sequence, in memory.
   GraphTensor tokens_of(int which, int64_t heads, int64_t columns) const {
     const int64_t stride = p.token_strides[which];
     return {.type = data_type(p.dtype),
@@ -43,15 +44,15 @@ struct Builder {
             .strides = {p.tokens * stride, columns, stride, 1},
             .place = Place::memory};
   }
-  // A number for each row of scores.
+  // One number per row of scores.
   GraphTensor statistics() const { return dense(rows(), DataType::f32, Place::memory); }
 
   int score(Pointwise mode, std::vector<int> inputs) {
     return graph.pointwise(mode, std::move(inputs), dense(scores()));
   }
 
-  // Scores of what a token does not see become -inf: of what comes after it, or of what lies
-  // `window` tokens or more before it. Each mask has indices of its own, as cuDNN expects.
+  // Sets scores of tokens that are not visible to -inf: later tokens, or tokens at least `window`
+  // earlier. Each mask has its own indices, as cuDNN requires.
   enum class Mask : uint8_t { after, before };
   int masked(int scores_in, Mask which) {
     const auto index = [&](int64_t axis) {
@@ -79,7 +80,7 @@ struct Builder {
     return p.window == 0 ? result : masked(result, Mask::before);
   }
 
-  // A gradient of the key-value heads is the sum over the heads that read them.
+  // The gradient of a key-value head is the sum over the query heads that read it.
   void product_of_heads(int left, int right, int output, int64_t columns) {
     if (p.heads == p.kv_heads) return graph.matmul(left, right, output);
     const int each =
@@ -88,7 +89,7 @@ struct Builder {
     graph.reduce(Reduction::add, each, output);
   }
 
-  // As an operand of a product: 16 bits, and transposed.
+  // As an operand of a matrix product: 16 bits, transposed.
   int transposed_operand(int scores_in) {
     const int result = graph.add(transposed(dense(scores(), data_type(p.dtype))));
     graph.reshape(scores_in, result);
@@ -135,7 +136,7 @@ AttentionGraph backward(const AttentionProblem& p) {
   result.statistics = g.add(b.statistics());
   const int scale = g.number(p.scale);
 
-  // Each row's sum of dy * y.
+  // The sum of dy * y for each row.
   const Sizes values{p.sequences, p.heads, p.tokens, p.value_dim};
   const int weighted = g.pointwise(Pointwise::multiply, {result.dy, result.y}, dense(values));
   const int sums = g.add(dense(b.rows()));
@@ -143,7 +144,7 @@ AttentionGraph backward(const AttentionProblem& p) {
   result.row_sums = g.add(b.statistics());
   g.pointwise_into(result.row_sums, Pointwise::multiply, {sums, g.number(1)});
 
-  // The shares again, and dv of them.
+  // Recomputes the softmax, then dv from it.
   const int products = g.add(dense(b.scores()));
   g.matmul(result.q, result.k, products);
   const int scores = b.score(Pointwise::multiply, {products, scale});
@@ -152,7 +153,7 @@ AttentionGraph backward(const AttentionProblem& p) {
   result.dv = g.add(b.tokens_of(7, p.kv_heads, p.value_dim));
   b.product_of_heads(b.transposed_operand(shares), result.dy, result.dv, p.value_dim);
 
-  // The scores' gradient, and dk and dq of it.
+  // The gradient of the scores, then dk and dq from it.
   const int share_gradients = g.add(dense(b.scores()));
   g.matmul(result.dy, result.v, share_gradients);
   const int centred = b.score(Pointwise::subtract, {share_gradients, result.row_sums});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as graphs of cuDNN's operations. cuDNN recognises a graph by its shape: the operations
-// are those of its documentation ("fused flash attention") in the same order, with nothing moved,
-// and then one kernel does all of them.
+// Attention as graphs of cuDNN's operations. cuDNN recognises a graph by its structure: if the
+// operations are exactly those of its documentation ("fused flash attention") in the same order,
+// one kernel runs all of them.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@
 
 namespace coda::gpu::cudnn {
 
-// Attention of a part of a batch: of whole sequences, or of some heads of one sequence. Two
-// problems that are equal have one compiled graph.
+// Attention over a part of a batch: whole sequences, or some heads of one sequence. Equal problems
+// share one compiled graph.
 struct AttentionProblem {
   bool backward = false;
-  bool deterministic = true;  // of the backward: the same bits each time
+  bool deterministic = true;  // of the backward: bitwise repeatable
   DType dtype = DType::bf16;
   int64_t sequences = 0;
-  int64_t tokens = 0;  // of a sequence
+  int64_t tokens = 0;  // per sequence
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
@@ -29,16 +29,16 @@ struct AttentionProblem {
   int64_t window = 0;  // 0: none
   bool causal = true;
   float scale = 1;
-  // Elements from one token to the next of q, k, v, y; backward: and dy, dq, dk, dv.
+  // Elements between consecutive tokens of q, k, v, y and, in the backward, dy, dq, dk, dv.
   std::array<int64_t, 8> token_strides{};
 
   auto operator<=>(const AttentionProblem&) const = default;
 };
 
-// Why cuDNN's attention on a Hopper GPU does not take it; empty: it does.
+// Why cuDNN's attention on Hopper does not support the call; empty: it does.
 std::string why_not_cudnn(const OperationCall& call);
 
-// Which tensor of the graph is which.
+// The indices of the graph's tensors.
 struct AttentionGraph {
   OperationGraph graph;
   int q = -1, k = -1, v = -1, y = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch is done in parts where it would take too much memory (attention_part.h).
+// A batch that would need too much memory is processed in parts (attention_part.h).
 #include "gpu/cudnn/attention_kernel.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
-// cuDNN's statistics are [sequences, heads, tokens]; ours are a row for each token.
+// cuDNN's statistics are [sequences, heads, tokens]; ours have a row per token.
 GpuKernel transpose_kernel(bool to_tokens, int64_t sequences, int64_t heads, int64_t tokens) {
   constexpr int64_t kThreads = 256;
   const auto number = [](int64_t x) { return static_cast<uint32_t>(x); };
@@ -101,7 +101,7 @@ class AttentionKernel : public Kernel {
     size_t workspace = 0;
     size_t bytes = 0;
   };
-  // Of the call's tensors; what the forward and the backward call them.
+  // Indices of the call's tensors in the forward and the backward.
   static constexpr size_t kLse = 4;
   static constexpr std::array<std::array<int, 2>, 8> kOfProblem{
       {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {-1, 5}, {-1, 6}, {-1, 7}, {-1, 8}}};
@@ -132,7 +132,7 @@ class AttentionKernel : public Kernel {
     return layout;
   }
 
-  // Where strides ask for more than the dense ones, or nobody gave any.
+  // If row strides require more than dense ones, or no scratch was given.
   std::byte* scratch_for(size_t bytes) {
     if (scratch_ != nullptr && bytes <= scratch_bytes_) return scratch_.get();
     if (bytes > own_.bytes())
@@ -181,7 +181,7 @@ class AttentionKernel : public Kernel {
   std::shared_ptr<Library> library_;
   OperationCall call_;
   AttentionShape shape_;
-  AttentionProblem problem_;  // of one part; its strides are those of the last run
+  AttentionProblem problem_;  // of one part; strides of the last run
   std::unique_ptr<LaunchedKernel> transpose_;
   BackendMemory scratch_;
   size_t scratch_bytes_ = 0;

@@ -13,7 +13,7 @@
 
 namespace coda::gpu::cudnn {
 
-// What the kernels of one backend share: the handle, and each graph that was compiled.
+// Shared by the kernels of a backend: the handle and the compiled graphs.
 struct Library {
   Handle handle;
   struct Compiled {
@@ -25,9 +25,9 @@ struct Library {
   Compiled& compiled(const AttentionProblem& problem);
 };
 
-// `call` is of "attention" or "attention_backward", and why_not_cudnn() is empty. Tensors with
-// other strides of rows than the dense ones are taken; their graph is compiled when they are first
-// run. deterministic: the same bits each time. Throws Error if cuDNN has no engine for it.
+// `call` must be "attention" or "attention_backward" with an empty why_not_cudnn(). Other row
+// strides than dense ones are supported; their graph is compiled at the first run. deterministic:
+// bitwise repeatable. Throws Error if cuDNN has no engine for the call.
 std::unique_ptr<Kernel> make_attention_kernel(std::shared_ptr<GpuState> state,
                                               std::shared_ptr<Library> library,
                                               const OperationCall& call, bool deterministic,

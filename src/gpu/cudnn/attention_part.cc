@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reduces the number of sequences, then of heads, until the scores' gradients fit.
 #include "gpu/cudnn/attention_part.h"
 
 #include "base/rounding.h"
@@ -15,7 +16,7 @@ AttentionPart attention_part(const AttentionShape& shape, bool backward, bool de
   const auto is_too_much = [&] {
     return bytes() > (part.sequences > 1 ? limits.several_sequences : limits.one_sequence);
   };
-  // The next smaller divisor of all.
+  // The next smaller divisor of `all`.
   const auto lessen = [](int64_t& some, int64_t all) {
     do --some;
     while (all % some != 0);

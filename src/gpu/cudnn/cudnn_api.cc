@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads cuDNN and rejects versions that are too old or known to be wrong.
 #include "gpu/cudnn/cudnn_api.h"
 
 #include "coda/error.h"
@@ -7,7 +8,7 @@
 namespace coda::gpu::cudnn {
 namespace {
 
-// The oldest whose attention was measured and checked here.
+// The oldest version whose attention was measured and checked.
 constexpr size_t kOldest = 91900;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of cuDNN's backend API (its graphs of operations) that attention needs, declared here
-// and opened at run time like the driver and NVRTC: to build, neither cuDNN nor CUDA is needed.
-// Values are those of cudnn_graph.h, which hold for all of cuDNN 9.
+// The part of cuDNN's backend API (graphs of operations) that attention needs. It is declared here
+// and opened at run time, so that building needs neither cuDNN nor CUDA. Values are those of
+// cudnn_graph.h, which hold for all of cuDNN 9.
 #pragma once
 
 #include <cstddef>
@@ -98,7 +98,7 @@ enum class ValueType : int {
 };
 
 struct Api {
-  // Throws Error where there is no cuDNN, or one that is too old or known to be wrong.
+  // Throws Error if cuDNN is missing, too old, or a version known to be wrong.
   Api();
 
   size_t version = 0;  // 10000 * major + 100 * minor + patch
@@ -119,7 +119,7 @@ struct Api {
 // Opened at the first call.
 const Api& api();
 
-// Throws Error unless `status` is 0: what was being done and cuDNN's reason.
+// Throws Error unless `status` is 0, with what was being done and cuDNN's reason.
 void check(int status, const char* what);
 
 // "9.19.0".

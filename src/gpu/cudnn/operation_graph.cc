@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Creates cuDNN's descriptors from the plain data, and tries engines in cuDNN's order.
 #include "gpu/cudnn/operation_graph.h"
 
 #include <string>
@@ -9,7 +10,7 @@
 namespace coda::gpu::cudnn {
 namespace {
 
-constexpr int kHeuristicsModeA = 3;  // the ranking that its documentation recommends
+constexpr int kHeuristicsModeA = 3;  // the ranking that cuDNN's documentation recommends
 constexpr int64_t kMostConfigs = 16;
 
 Descriptor tensor_descriptor(const GraphTensor& tensor, int64_t id) {
@@ -25,7 +26,7 @@ Descriptor tensor_descriptor(const GraphTensor& tensor, int64_t id) {
   return made;
 }
 
-// The operation, and before it what it is made of.
+// Adds the descriptors of an operation's tensors, then of the operation.
 void add_operation(const GraphOperation& op, const std::vector<Descriptor>& tensors,
                    std::vector<Descriptor>& kept, std::vector<void*>& operations) {
   const auto input = [&](size_t i) -> const Descriptor& { return tensors[op.inputs[i]]; };
@@ -84,7 +85,7 @@ void add_operation(const GraphOperation& op, const std::vector<Descriptor>& tens
   }
 }
 
-// cuDNN's ranking of what can run the graph, best first.
+// The engines that can run the graph, in cuDNN's order.
 std::vector<Descriptor> engine_configs(const Descriptor& graph) {
   Descriptor heuristics(Kind::heuristics);
   heuristics.set(Attribute::heuristics_graph, graph);
@@ -207,7 +208,7 @@ CompiledGraph::CompiledGraph(const Handle& handle, OperationGraph graph)
       kept_.push_back(std::move(plan));
       kept_.push_back(std::move(config));
       break;
-    } catch (const Error& error) {  // the next one may do
+    } catch (const Error& error) {  // try the next engine
       why = error.what();
     }
   }

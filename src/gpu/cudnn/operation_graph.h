@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph of cuDNN's operations as plain data, and what cuDNN compiles of it. cuDNN looks for an
-// engine that does the whole graph at once; which graphs have one is in its documentation, and
-// attention_graph.cc writes the two that are used here.
+// A graph of cuDNN's operations as plain data, and its compilation. cuDNN needs an engine that runs
+// the whole graph in one kernel; its documentation lists such graphs, and attention_graph.cc builds
+// the two that are used here.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace coda::gpu::cudnn {
 using Sizes = std::array<int64_t, 4>;  // [sequence, head, row, column]
 
 enum class Place : uint8_t {
-  memory,   // of the caller, on the device, at a multiple of 16 bytes
-  engine,   // nowhere: it passes from one operation to the next ("virtual")
+  memory,   // device memory of the caller, aligned to 16 bytes
+  engine,   // passed between operations ("virtual")
   by_value  // one number on the host
 };
 
@@ -39,7 +39,7 @@ struct GraphOperation {
   Pointwise pointwise{};
   int64_t axis = -1;  // of Pointwise::index
   Reduction reduction{};
-  DataType precision = DataType::f32;  // it computes in
+  DataType precision = DataType::f32;  // of the computation
 };
 
 struct OperationGraph {
@@ -48,7 +48,7 @@ struct OperationGraph {
 
   int add(const GraphTensor& tensor);
   int number(float value);
-  // An operation with one result, of which the caller says what is not as `like`.
+  // Adds an operation with one result; `result` describes it.
   int pointwise(Pointwise mode, std::vector<int> inputs, const GraphTensor& result,
                 DataType precision = DataType::f32, int64_t axis = -1);
   void pointwise_into(int output, Pointwise mode, std::vector<int> inputs);
@@ -57,10 +57,10 @@ struct OperationGraph {
   void reshape(int input, int output);
 };
 
-// A cuDNN handle: a context of the library for one GPU. Not for two threads at once.
+// A cuDNN handle for one GPU. Must not be used by two threads at once.
 class Handle {
  public:
-  // In the calling thread's CUDA context. Throws Error.
+  // Uses the calling thread's CUDA context. Throws Error.
   Handle();
   ~Handle();
   Handle(const Handle&) = delete;
@@ -101,14 +101,14 @@ class CompiledGraph {
 
   size_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Enqueues the graph on the handle's stream. `memory`: of each tensor; what is not in memory is
-  // not looked at. `workspace`: on the device.
+  // Enqueues the graph on the handle's stream. `memory`: an address for each tensor; ignored for
+  // tensors that are not in memory. `workspace`: on the device.
   void run(const Handle& handle, std::span<void* const> memory, void* workspace);
 
  private:
   OperationGraph graph_;
-  std::vector<Descriptor> kept_;  // what the plan refers to
-  void* plan_ = nullptr;          // among them
+  std::vector<Descriptor> kept_;  // objects that the plan refers to
+  void* plan_ = nullptr;          // one of them
   size_t workspace_bytes_ = 0;
 };
 

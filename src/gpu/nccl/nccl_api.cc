@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads NCCL and sets its environment before the first communicator is created.
 #include "gpu/nccl/nccl_api.h"
 
 #include <cstdlib>
@@ -9,17 +10,17 @@
 namespace coda::gpu::nccl {
 namespace {
 
-// The first that is made for Hopper.
+// The first version with support for Hopper.
 constexpr int kOldest = 21800;
 
 }  // namespace
 
 Api::Api() {
-  // Sums that switches make (NVLS) are not needed, and take a resource that all users of a machine
-  // share. NCCL reads it when its first communicator is made.
+  // Disables sums in switches (NVLS): they are not needed and take a resource that all users of a
+  // machine share.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
-  // Blocks of its kernels, of which each takes a multiprocessor from what runs beside it. NVLink
-  // gives a block some 20 GB/s, so 16 move a layer's gradients in a part of an attention's time.
+  // Limits the CTAs of NCCL's kernels, each of which occupies a multiprocessor. NVLink gives a CTA
+  // about 20 GB/s, so 16 CTAs move a layer's gradients in part of an attention's time.
   setenv("NCCL_MAX_CTAS", "16", 0);
   const DynamicLibrary library(nccl_library());
   int (*get_version)(int*) = nullptr;

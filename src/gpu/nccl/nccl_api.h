@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NCCL that training on several GPUs needs, declared here and opened at run time like
-// the driver and cuDNN: to build, NCCL is not needed. Values are those of nccl.h, which hold for
-// all of NCCL 2.
+// The part of NCCL that training on several GPUs needs. It is declared here and opened at run time,
+// so that building does not need NCCL. Values are those of nccl.h, which hold for all of NCCL 2.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ inline constexpr int kSum = 0;  // operations
 inline constexpr int kMaximum = 2;
 
 struct Api {
-  // Throws Error where there is no NCCL, or one that is too old.
+  // Throws Error if NCCL is missing or too old.
   Api();
 
   int version = 0;  // 10000 * major + 100 * minor + patch
@@ -37,7 +36,7 @@ struct Api {
 // Opened at the first call.
 const Api& api();
 
-// Throws Error unless `status` is 0: what was being done and NCCL's reason.
+// Throws Error unless `status` is 0, with what was being done and NCCL's reason.
 void check(int status, const char* what);
 
 // "2.28.9".

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Exchanges on the backend's stream, or on a second one of high priority for overlapping exchanges.
 #include "gpu/nccl/nccl_communicator.h"
 
 #include <climits>
@@ -40,8 +41,8 @@ class NcclCommunicator : public Communicator {
     std::memcpy(id.bytes, rendezvous_->token().data(), sizeof id.bytes);
     try {
       check(api().init_rank(&handle_, world_, id, rank_), "connecting the GPUs");
-      // Whenever blocks of a kernel end, those of NCCL come first: few, and all others wait for
-      // them.
+      // When CTAs of a kernel end, NCCL's are scheduled first: they are few, and all other
+      // processes wait for them.
       constexpr int kHighest = INT_MIN;  // the driver takes the nearest that there is
       check_driver(driver().stream_create_with_priority(&own_stream_, cuda::kNonBlocking, kHighest),
                    "making a stream");
@@ -51,14 +52,14 @@ class NcclCommunicator : public Communicator {
     }
   }
   ~NcclCommunicator() override {
-    const bool may_wait = std::uncaught_exceptions() == 0;  // for the others
+    const bool may_wait = std::uncaught_exceptions() == 0;  // for the other processes
     rendezvous_.reset();
     if (!may_wait) return;
     try {
       const Context::Scope scope(*state_->context);
       api().destroy(handle_);
       driver().stream_destroy(own_stream_);
-    } catch (const Error&) {  // the context is gone, and what NCCL had there with it
+    } catch (const Error&) {  // the context and NCCL's state are already gone
     }
   }
 
@@ -97,7 +98,7 @@ class NcclCommunicator : public Communicator {
           "finding largest values");
   }
 
-  // Forks off the stream and joins it again by events, so that a CUDA graph captures both.
+  // Forks off the stream and joins it by events, so that a CUDA graph captures both.
   std::function<void()> beside(const std::function<void()>& exchanges) override {
     StreamEvent(state_->context, state_->stream).hold(own_stream_);
     const DriverHandle stream = std::exchange(state_->stream, own_stream_);
@@ -135,7 +136,7 @@ class NcclCommunicator : public Communicator {
   int rank_;
   int world_;
   void* handle_ = nullptr;
-  DriverHandle own_stream_ = nullptr;  // of what goes on beside the backend's
+  DriverHandle own_stream_ = nullptr;  // for overlapping exchanges
   std::optional<Rendezvous> rendezvous_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of a GPU each: NCCL exchanges on the backend's stream, so that what is exchanged waits
-// for what is computed and may be captured into a CUDA graph with it; what goes on beside that is
-// on a stream of its own. Its rings add up in an order
-// that the machines' links and the number of processes decide.
+// A communicator with one GPU per process. NCCL exchanges on the backend's stream, so exchanges are
+// ordered with computation and may be captured into the same CUDA graph; overlapping exchanges use
+// a second stream. NCCL's rings add in an order that depends on the machines' links and the number
+// of processes.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace coda::gpu::nccl {
 
-// Throws Error where there is no NCCL, the GPUs differ, or a process does not come.
+// Throws Error if NCCL is missing, GPUs differ, or a process does not arrive.
 std::unique_ptr<Communicator> join(const std::shared_ptr<GpuState>& state,
                                    const ProcessPlace& place);
 
