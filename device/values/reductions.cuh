@@ -9,16 +9,16 @@
 
 namespace coda::device {
 
-// As coda/partial.h has them; one lane is a fold.
+// As in coda/partial.h; a kind with one lane is a fold.
 enum class Reduction { sum, max, log_sum_exp, mean_m2, abs_max, entropy };
 
 // Kinds with a sum of exponentials.
 constexpr bool has_exponentials(Reduction kind) {
   return kind == Reduction::log_sum_exp || kind == Reduction::entropy;
 }
-// sum: total. max, abs_max: largest. log_sum_exp: largest, sum of e = exp(x - largest). entropy:
-// those, and the sum of (x - largest) e. mean_m2: count, mean, sum of squares about it. Partials in
-// memory are the same without the count.
+// The fields of each kind. sum: total. max, abs_max: maximum. log_sum_exp: maximum, sum of e =
+// exp(x - maximum). entropy: the same, and the sum of (x - maximum) e. mean_m2: count, mean, sum of
+// squared differences from the mean. Partials in memory lack the count.
 constexpr u32 lanes_of(Reduction kind) {
   return kind == Reduction::entropy                                     ? 3
          : kind == Reduction::mean_m2 || kind == Reduction::log_sum_exp ? 2
@@ -29,7 +29,7 @@ constexpr u32 fields_of(Reduction kind) {
 }
 constexpr u32 first_lane_field(Reduction kind) { return kind == Reduction::mean_m2 ? 1 : 0; }
 
-// What a fold has of one value, what it makes of two such, and what it starts with.
+// The fold of one value, of two folds, and the start value.
 template <Reduction kKind>
 __device__ __forceinline__ float of_one(float x) {
   return kKind == Reduction::abs_max ? fabsf(x) : x;
@@ -56,8 +56,8 @@ struct Reduced {
     for (float& x : field) x = 0.0f;
     field[0] = start_of(kKind);
   }
-  // The fields of a partial of `count` values as it lies in memory; of an entropy only of one
-  // value.
+  // From the fields of a partial in memory, which was reduced from `count` values (entropy: from
+  // one value).
   __device__ __forceinline__ Reduced(float first, float second, float count) {
     field[first_lane_field(kKind)] = first;
     if constexpr (lanes_of(kKind) == 2) field[first_lane_field(kKind) + 1] = second;
@@ -67,15 +67,15 @@ struct Reduced {
   __device__ __forceinline__ float lane(u32 i) const { return field[first_lane_field(kKind) + i]; }
 };
 
-// exp(x - largest), and 1 where x is the largest even if that is infinite. The difference is chosen
-// rather than the result: a choice between 1 and an exponential is compiled as a branch around the
-// exponential, behind which the next one waits.
+// exp(x - largest); 1 if x is the largest, even if infinite. Selects the difference instead of the
+// result, because selecting between 1 and an exponential compiles to a branch, which would delay
+// the next exponential.
 __device__ __forceinline__ float weight_below(float x, float largest) {
   return expf(x == largest ? 0.0f : x - largest);
 }
 
-// Adds exp(x - largest), up to a factor that total_below() knows, to a sum: a multiplication and
-// addition, an exponential and an addition for each value.
+// Adds exp(x - largest) to a sum, up to a factor that total_below() corrects: a multiply-add, an
+// exponential and an addition per value.
 struct SumBelow {
   float exponent;  // of the largest, as a power of two, rounded
 
@@ -85,17 +85,17 @@ struct SumBelow {
   }
 };
 
-// The factor is what rounding the exponent lost, the same for all values. From 2^30 on it, or the
-// exponent, may lie outside the range of floats, and nothing is subtracted from infinity; but there
-// a logarithm of a sum adds nothing to the largest's digits, so the sum may as well be 1.
+// The factor corrects the rounding of the exponent and is equal for all values. From 2^30 on, the
+// factor or the exponent may exceed the range of floats, and infinity minus infinity is undefined.
+// But there the logarithm of the sum does not affect the digits of the largest value, so the sum
+// may be 1.
 __device__ __forceinline__ float total_below(float largest, float sum) {
   const float lost = power_of_two(fmaf(-largest, kLog2E, largest * kLog2E));
   return fabsf(largest) < 0x1p30f ? lost * sum : 1.0f;
 }
 
-// What SumBelow does, and adds (x - largest) exp(x - largest) to a second sum, both up to what
-// totals_below() knows. Far below the largest the exponential is 0, and its exponent is kept
-// finite.
+// As SumBelow, and adds (x - largest) exp(x - largest) to a second sum; totals_below() corrects
+// both. Far below the largest value the exponential is 0, and its exponent is kept finite.
 struct EntropySums {
   float sum = 0.0f;
   float shifted = 0.0f;  // in powers of two
@@ -111,7 +111,7 @@ struct EntropyBelow {
   }
 };
 
-// From 2^30 on what total_below() says holds, and all that weighs something is the largest.
+// From 2^30 on, the reasoning of total_below() applies: only the largest value has any weight.
 __device__ __forceinline__ EntropySums totals_below(float largest, EntropySums sums) {
   const float off = fmaf(-largest, kLog2E, largest * kLog2E);
   const float lost = power_of_two(off);
@@ -119,8 +119,8 @@ __device__ __forceinline__ EntropySums totals_below(float largest, EntropySums s
   return {lost * sums.sum, lost / kLog2E * fmaf(off, sums.sum, sums.shifted)};
 }
 
-// A part's sum of shifted exponentials below a larger value, where the part's own weigh `weight`:
-// what weighs nothing adds nothing, however far below it lies.
+// A part's sum of shifted exponentials relative to a larger maximum, where the part has weight
+// `weight`. A part of weight 0 adds nothing, however far below the maximum it is.
 __device__ __forceinline__ float shifted_below(float own, float sum, float shifted, float largest,
                                                float weight) {
   const float shift = own == largest ? 0.0f : own - largest;
@@ -142,7 +142,7 @@ __device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const R
       result.field[2] = shifted_below(a.field[0], a.field[1], a.field[2], largest, of_a) +
                         shifted_below(b.field[0], b.field[1], b.field[2], largest, of_b);
   } else {
-    // As Chan does.
+    // Chan's formula.
     const float count = a.field[0] + b.field[0];
     const float share = count > 0.0f ? b.field[0] / count : 0.0f;
     const float delta = b.field[1] - a.field[1];
@@ -153,15 +153,15 @@ __device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const R
   return result;
 }
 
-// One value more.
+// Adds one value.
 template <Reduction kKind>
 __device__ __forceinline__ void add(Reduced<kKind>& to, float x) {
   if constexpr (lanes_of(kKind) == 1) x = of_one<kKind>(x);
   to = merge(to, Reduced<kKind>(x, has_exponentials(kKind) ? 1.0f : 0.0f, 1.0f));
 }
 
-// With the lane whose number differs by `mask`; both get the same bits, the lower lane's part
-// first.
+// Merges with the lane whose index differs by `mask`. Both lanes get the same bits, because the
+// lower lane's part comes first.
 template <Reduction kKind>
 __device__ __forceinline__ Reduced<kKind> merge_lanes(const Reduced<kKind>& own, u32 mask) {
   Reduced<kKind> other;

@@ -13,7 +13,7 @@ namespace coda::gpu {
 namespace {
 
 // The cost model may be wrong by this factor for a configuration that was never timed, so such a
-// configuration must beat the measured ones by it.
+// configuration is chosen only if it is predicted to be faster by more than this factor.
 constexpr double kUntimed = 1.03;
 
 // Compares the fields of code(); layout and element type come from the program.

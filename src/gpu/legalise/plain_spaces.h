@@ -15,8 +15,8 @@ bool has_gemm(const Program& program, const TileSpace& space);
 // Whether a warp of a kernel without a GEMM can hold whole groups of this many base columns.
 bool is_group_of_warp(int64_t base_columns);
 
-// Whether the GEMM has operands that tensor cores do not support: they must all be bf16, or all
-// f16.
+// Whether tensor cores cannot multiply the GEMM's operands. They support bf16 by bf16, f16 by f16,
+// and 8-bit operands that are stored with K along their rows; all segments must agree.
 bool is_plain_product(const Program& program, const Step& product);
 
 // Whether a tile space consists only of one such GEMM and its store, or of one sum over groups too
