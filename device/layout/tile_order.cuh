@@ -26,7 +26,7 @@ struct TileOrder {
     return transposed != 0 ? TileCoord{.m = tile.n, .n = tile.m} : tile;
   }
 
-  // The order within bands of the first extent.
+  // The position of tile `index`, with bands along the dimension `banded`.
   constexpr TileCoord walk(u32 index, u32 banded, u32 walked) const {
     const u32 per_band = band * walked;
     const u32 which = index / per_band;

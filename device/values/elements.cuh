@@ -124,8 +124,8 @@ __device__ __forceinline__ float larger_element(float largest, const Pair& x, u3
   return maximum(largest, fabsf(plus_element(0.0f, x, i)));
 }
 
-// Two elements that came from 16 bits, with those bits, and the product of two such values: if it
-// is only rounded to 16 bits, it is never computed in fp32.
+// Two elements that were loaded as 16 bits, which are kept, and the product of two such values. A
+// product that is only rounded to 16 bits again is computed in 16 bits, never in fp32.
 template <Element kElement>
 struct StoredPair : Elements<2> {
   u32 bits;

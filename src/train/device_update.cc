@@ -298,7 +298,7 @@ DeviceUpdate::Launch DeviceUpdate::launch_of(const Prepared& prepared) {
       kept_.emplace_back(decl.dtype, shape.rows, shape.cols, backend_);
       views.emplace(decl.name, kept_.back().view());
     }
-    // A vector of one program is a matrix of the next.
+    // A tensor that one program uses as a vector may be a matrix in the next program.
     launch.tensors.push_back(from(views.at(decl.name), 0, shape.rows, shape.cols));
   }
   return launch;
@@ -436,7 +436,7 @@ void DeviceUpdate::gather_weights(const Bucket& bucket) {
   communicator_->all_gather(bucket.matrices[bucket.has_copy ? copy : master].view());
 }
 
-// Gatherings of earlier reads have already started.
+// Weights that earlier steps read have already been gathered or started.
 void DeviceUpdate::gather_before(size_t step) {
   for (Bucket& bucket : buckets_) {
     if (bucket.read != step || !bucket.wait) continue;

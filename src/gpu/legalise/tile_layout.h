@@ -19,7 +19,7 @@ struct TileLayout {
   int64_t group = 0;      // grouped: columns per group
   bool is_split = false;  // grouped: the members of a pair belong to different groups
 
-  // Values of eight columns per row and thread.
+  // Number of eight-column planes that a thread holds of each row.
   int planes() const { return kind == wide || is_split ? 2 : 1; }
   // Pairs are adjacent in memory: eight pairs are sixteen neighbouring elements.
   bool is_adjacent() const { return kind == wide && pairing == Dim(2); }
