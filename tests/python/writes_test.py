@@ -272,17 +272,17 @@ class Written(unittest.TestCase):
             scale.copy_(x.detach().float().mean(0))
             with torch.autocast("cpu", torch.bfloat16):
                 y = functional.silu(functional.linear(x, w)) + functional.linear(scale, w)
-                scale.mul_(3)
+                scale.as_strided((WIDTH,), (1,)).mul_(3)
                 with torch.autocast("cuda", torch.float16):
-                    y = y + functional.linear(scale, w)
-                return functional.silu(functional.linear(y, w))
+                    z = functional.linear(scale, w)
+                return functional.silu(functional.linear(y + z, w)), z
 
         x, w = torch.randn(6, WIDTH), torch.randn(WIDTH, WIDTH) / 6
         recorder, made = Recorder(), []
         for run in (torch.compile(function, backend=recorder), function):
             given = [x.clone().requires_grad_(), w.clone().requires_grad_(), torch.zeros(WIDTH)]
-            y = run(*given)
-            made.append([y.detach(), given[2], *torch.autograd.grad(y.float().square().sum(),
+            y, z = run(*given)
+            made.append([y.detach(), z.detach(), given[2], *torch.autograd.grad(y.float().square().sum(),
                                                                     given[:2])])
         for found, expected in zip(*made):
             self.assertEqual(found.dtype, expected.dtype)
