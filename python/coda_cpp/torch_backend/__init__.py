@@ -16,4 +16,5 @@ importer    a region as a Graph of coda-cpp: rules/ has a rule for each operatio
             values map tensors to matrices
 replace     a region as a module that calls its plan
 inline      inlines the calls of regions into the graph for the inner compiler
+equal_layers  compiles equal parts of that graph once
 """

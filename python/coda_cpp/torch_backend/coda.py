@@ -24,7 +24,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
-from coda_cpp.torch_backend import higher_order, linears, options as choices
+from coda_cpp.torch_backend import equal_layers, higher_order, linears, options as choices
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -211,7 +211,14 @@ def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> 
             stack.enter_context(torch.autocast(device, enabled=False))
         if not inline(fused):
             stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
-        return inner(fused, inputs)
+        shared = None
+        try:
+            shared = equal_layers.compiled(fused, inner)
+        except RestartAnalysis:
+            raise
+        except Exception as why:  # noqa: BLE001 (then equal layers are compiled one by one)
+            _LOG.info("coda: equal layers are not shared: %s: %s", type(why).__name__, why)
+        return shared or inner(fused, inputs)
 
 
 def _without_autocast(compiled: Callable) -> Callable:

@@ -24,6 +24,9 @@ from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
 CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 AUTOCAST = "coda_autocast"  # in a stand-in's meta: the autocast state of its call, if any
+# These write statistics, although their schemas do not say so.
+WRITING_NORMS = {torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default,
+                 torch.ops.aten.native_batch_norm.default}
 _LIBRARY = torch.library.Library("coda_cpp", "FRAGMENT")
 _LIBRARY.define("subgraph(Tensor[] tensors, SymInt[] sizes, int which) -> Tensor[]")
 SUBGRAPH = torch.ops.coda_cpp.subgraph.default
@@ -147,14 +150,14 @@ def may_write(call: fx.Node) -> bool:
 
 
 def _body_may_write(body: torch.nn.Module) -> bool:
-    return not isinstance(body, fx.GraphModule) or any(map(_node_may_write, body.graph.nodes))
+    return not isinstance(body, fx.GraphModule) or any(map(node_may_write, body.graph.nodes))
 
 
-def _node_may_write(node: fx.Node) -> bool:
+def node_may_write(node: fx.Node) -> bool:
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         return may_write(node)
     if isinstance(node.target, torch._ops.OpOverload):
-        return node.target._schema.is_mutable
+        return node.target._schema.is_mutable or node.target in WRITING_NORMS
     if node.op not in ("call_function", "call_method"):
         return False
     name = getattr(node.target, "__name__", str(node.target))

@@ -86,12 +86,13 @@ class Region(torch.nn.Module):
         self.operations: fx.Graph | None = None  # traced by inline
 
     def key(self) -> str:
-        """Everything on which the traced operations depend, except the use of the called function.
-        Only for regions without symbolic sizes."""
+        """Everything on which the operations depend within one graph, except the use of the called
+        function."""
         return repr((self.function.kind, self._count, self._whole, self._behind, self._compared,
                      [(i, vars(source)) for i, source in self._sources],
                      [vars(result) for result in self.results],
                      [(value.shape, value.stride(), value.device, *others)
+                      if isinstance(value, torch.Tensor) else str(value)
                       for value, *others in self.operands]))
 
     def forward(self, *tensors: torch.Tensor) -> Any:

@@ -26,8 +26,6 @@ from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 _aten = torch.ops.aten
 _RESHAPES = layouts.VIEWS | {_aten.unflatten.int, _aten.view_as.default, _aten.squeeze.dims,
                              _aten.reshape_as.default, _aten.ravel.default}
-# These write statistics, although their schemas do not say so.
-_NORMS = {_aten.batch_norm.default, _aten.instance_norm.default, _aten.native_batch_norm.default}
 _MADE = "coda_made_of_a_write"
 _OTHER_NAMES = {"normal_": "normal_functional"}
 Emit = Callable[..., fx.Node]
@@ -37,7 +35,7 @@ def written(node: fx.Node, calls: dict[int, fx.Node]) -> list[fx.Node]:
     """The operands that the node may write."""
     if node.target is higher_order.SUBGRAPH:
         return list(node.args[0]) if higher_order.may_write(calls[node.args[2]]) else []
-    if node.target in _NORMS:
+    if node.target in higher_order.WRITING_NORMS:
         return [arg for arg in node.args[3:5] if isinstance(arg, fx.Node)]
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
         return []

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Equal layers are handed to the inner compiler once. The graph is cut in front of each region and
+each block of checkpointing. Parts that differ only in which tensors they read share one compiled
+callable, so the inner compiler's time grows with the number of distinct parts, not of layers.
+
+PyTorch's own nested compile regions (invoke_subgraph) are not used: AOTAutograd and Inductor take
+as long for such a call as for the twenty operations of a layer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from coda_cpp.programs import GRAPH
+from coda_cpp.torch_backend import higher_order
+from coda_cpp.torch_backend.graph_edits import replace
+from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
+from coda_cpp.torch_backend.replace import Region
+from coda_cpp.torch_backend.trace import SWITCHES
+
+LEAST = 4  # equal parts: a call of a part costs the host some microseconds more
+_SAVED_POLICY = "_checkpoint_context_fn"  # in a block's meta, as Dynamo writes it
+
+
+@dataclasses.dataclass
+class _Part:
+    """Nodes that follow each other, what they read, and what later nodes read of them."""
+
+    nodes: list[fx.Node]
+    read: list[fx.Node]
+    made: list[fx.Node]
+    text: str  # all that its operations depend on, but for the tensors that it reads
+
+
+def compiled(module: fx.GraphModule, inner: Callable) -> Callable | None:
+    """The module, of which each distinct part was compiled by `inner` once. None: its graph has
+    fewer than LEAST equal parts, or cannot be cut."""
+    outer = TracingContext.try_get()
+    if not _may_be_cut(module.graph) or outer is not None and outer.fakify_first_call:
+        return None  # the latter: DistributedDataParallel cuts the graph, and asks each piece
+    _drop_repeated(module.graph)
+    parts = _parts(module)
+    if not parts:
+        return None
+    given = module.graph.find_nodes(op="placeholder")
+    fake_mode = next(node.meta["val"].fake_mode for node in given
+                     if isinstance(node.meta["val"], FakeTensor))
+    values = {node: _stand_in(node.meta["val"], fake_mode, node.meta[NEEDS]) for node in given}
+    found: dict[Any, tuple[Callable, list[Any]]] = {}
+    calls = []
+    for part in parts:
+        given = [_stand_in(value, fake_mode, getattr(value, "requires_grad", False))
+                 for value in map(values.__getitem__, part.read)]
+        key = part.text, tuple(map(_facts, given))
+        if key not in found:
+            context = TracingContext(fake_mode)
+            context.fakify_first_call = True
+            with tracing(context):
+                call = inner(_module(module, part), given)
+                with fake_mode:
+                    found[key] = call, list(call(*given))
+            context.fakify_first_call = False
+        call, made = found[key]
+        values.update(zip(part.made, made, strict=True))
+        calls.append((call, part))
+    return _in_turn(module, calls)
+
+
+def _drop_repeated(graph: fx.Graph) -> None:
+    """Equal operations on equal operands become one, so that no part makes again what another has:
+    the tables of rotary embeddings. Operations with gradients stay: their order of summation is
+    that of the calls."""
+    graph.eliminate_dead_code()
+    known: dict[Any, fx.Node] = {}
+    needs: set[fx.Node] = set()
+    for node in list(graph.nodes):
+        if node.op == "placeholder":
+            if node.meta[NEEDS]:
+                needs.add(node)
+        elif not isinstance(node.target, torch._ops.OpOverload) or needs.intersection(
+                node.all_input_nodes):
+            needs.add(node)
+        elif node.target.namespace == "aten" and not node.is_impure() and (
+                torch.Tag.nondeterministic_seeded not in node.target.tags):
+            key = node.target, repr((node.args, node.kwargs))
+            if key in known:
+                replace(node, known[key])
+            else:
+                known[key] = node
+
+
+def _parts(module: fx.GraphModule) -> list[_Part]:
+    """In their order; none: fewer than LEAST of them are equal."""
+    groups: list[list[fx.Node]] = [[]]
+    for node in module.graph.nodes:
+        if _is_own(node) or node.op in ("placeholder", "output"):
+            continue
+        if _is_first(node, module):
+            groups.append([])
+        groups[-1].append(node)
+    whole = [_part(module, group) for group in groups if group]
+    counts = Counter(part.text for part in whole)
+    if max(counts.values(), default=0) < LEAST:
+        return []
+    joined: list[_Part] = []
+    rest: list[fx.Node] = []
+    for part in (*whole, None):
+        if part is None or counts[part.text] >= LEAST:
+            joined += [_part(module, rest)] if rest else []
+            joined += [part] if part else []
+            rest = []
+        else:
+            rest += part.nodes
+    are_tensors = all(isinstance(node.meta.get("val"), torch.Tensor)
+                      for part in joined for node in part.made)
+    return joined if are_tensors and all(part.made for part in joined) else []
+
+
+def _may_be_cut(graph: fx.Graph) -> bool:
+    """Whether nothing but its operands determines what a node computes: nothing is written, and no
+    switch (autocast, gradients) is in force over a range of nodes."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and type(value) not in (
+                FakeTensor, torch.SymInt, torch.SymFloat):
+            return False
+        if node.target in SWITCHES or higher_order.node_may_write(node):
+            return False
+    return not any(_is_own(node) for node in graph.output_node().all_input_nodes)
+
+
+def _is_first(node: fx.Node, module: fx.GraphModule) -> bool:
+    if node.op == "call_module":
+        return isinstance(module.get_submodule(node.target), Region)
+    return node.target in (GRAPH.forward, higher_order.CHECKPOINT)
+
+
+def _is_own(node: fx.Node) -> bool:
+    """Whether each part that reads the node has it itself: sizes, and subgraphs."""
+    return node.op == "get_attr" or node.op == "call_function" and isinstance(
+        node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _part(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> _Part:
+    """The part with the sizes and subgraphs that its nodes read."""
+    inside: dict[fx.Node, None] = {}
+
+    def add(node: fx.Node) -> None:
+        for used in node.all_input_nodes:
+            if _is_own(used) and used not in inside:
+                add(used)
+        inside[node] = None
+
+    for node in nodes:
+        add(node)
+    whole = list(inside)
+    read = list(dict.fromkeys(used for node in whole for used in node.all_input_nodes
+                              if used not in inside))
+    made = [node for node in nodes if any(user not in inside for user in node.users)]
+    place = {node: f"%{i}" for i, node in enumerate((*read, *whole))}
+    text = repr([(node.op, _target(module, node),
+                  fx.map_arg((node.args, node.kwargs), lambda used: place[used]))
+                 for node in whole])
+    return _Part(whole, read, made, repr((text, [place[node] for node in made],
+                                          [_facts(node.meta.get("val")) for node in read])))
+
+
+def _target(module: fx.GraphModule, node: fx.Node) -> str:
+    """What the node calls, as text that is equal for equal ones."""
+    if node.op not in ("call_module", "get_attr"):
+        return str(node.target)
+    found = operator.attrgetter(node.target)(module)
+    if isinstance(found, Region):
+        return repr((found.key(), found.function.spec))
+    if not isinstance(found, fx.GraphModule):
+        return node.target
+    nodes = list(found.graph.nodes)
+    place = {inner: f"%{i}" for i, inner in enumerate(nodes)}
+    return repr((found.meta.get(_SAVED_POLICY),
+                 [(inner.op, "" if inner.op == "placeholder" else _target(found, inner),
+                   fx.map_arg((inner.args, inner.kwargs), lambda used: place[used]))
+                  for inner in nodes]))
+
+
+def _facts(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return str(value)
+    return (str(value.shape), str(value.stride()), value.dtype, value.device,
+            value.requires_grad)
+
+
+def _stand_in(value: Any, fake_mode: Any, needs: bool) -> Any:
+    """A tensor of its own for each operand."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.is_conj() or value.is_neg():
+        raise NotUnderstood("a part reads a conjugated view")
+    with fake_mode:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype,
+                                   device=value.device, requires_grad=needs)
+
+
+def _module(module: fx.GraphModule, part: _Part) -> fx.GraphModule:
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for i, node in enumerate(part.read):
+        copies[node] = graph.placeholder(f"read_{i}")
+        copies[node].meta.update(node.meta)
+    for node in part.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in part.made))
+    return fx.GraphModule(module, graph)
+
+
+def _in_turn(module: fx.GraphModule, calls: Sequence[tuple[Callable, _Part]]) -> Callable:
+    """Calls the parts one after another; a value is dropped behind its last reader."""
+    given = module.graph.find_nodes(op="placeholder")
+    place: dict[fx.Node, int] = {node: i for i, node in enumerate(given)}
+    for _, part in calls:
+        for node in part.made:
+            place[node] = len(place)
+    returned = set(module.graph.output_node().all_input_nodes)
+    flat, spec = pytree.tree_flatten(module.graph.output_node().args[0])
+    places = [place[x] if isinstance(x, fx.Node) else None for x in flat]
+    last = {node: i for i, (_, part) in enumerate(calls) for node in part.read}
+    steps = []
+    for i, (call, part) in enumerate(calls):
+        dead = [place[node] for node in (*part.read, *part.made)
+                if last.get(node, i) == i and node not in returned]
+        steps.append((call, [place[node] for node in part.read],
+                      [place[node] for node in part.made], dead))
+
+    def called(*arguments: Any) -> Any:
+        values = [*arguments, *[None] * (len(place) - len(given))]
+        for call, read, made, dead in steps:
+            results = call(*[values[i] for i in read])
+            for i, value in zip(made, results):
+                values[i] = value
+            del results, value  # what is dead is freed before the next part runs
+            for i in dead:
+                values[i] = None
+        return pytree.tree_unflatten([x if i is None else values[i]
+                                      for i, x in zip(places, flat)], spec)
+
+    return called

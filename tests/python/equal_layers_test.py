@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Equal layers are compiled once by the inner compiler, and compute the same bits as layers that
+are compiled one by one."""
+
+import contextlib
+import os
+import shutil
+import unittest
+import unittest.mock
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch._dynamo import lookup_backend, register_backend
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from coda_cpp.torch_backend import equal_layers
+from compiled import Recorder, outcome
+
+WIDTH, LAYERS, HEADS = 16, 6, 2
+_graphs = []
+
+
+@register_backend(name="counted_by_test")
+def _counted(module, inputs):
+    """aot_eager, whose graphs are kept."""
+    _graphs.append(module)
+    return lookup_backend("aot_eager")(module, inputs)
+
+
+class Block(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.first, self.second = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.dropout = dropout
+
+    def forward(self, x, scale):
+        heads = [part.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+                 for part in self.qkv(self.first(x)).chunk(3, -1)]
+        found = functional.scaled_dot_product_attention(
+            *heads, is_causal=True, dropout_p=self.dropout)
+        x = x + self.out(found.transpose(1, 2).flatten(2)) * scale
+        return x + self.down(functional.silu(self.up(self.second(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, checkpointed=False, **named):
+        super().__init__()
+        self.layers = nn.ModuleList(Block(**named) for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, WIDTH)
+        self.checkpointed = checkpointed
+
+    def forward(self, x):
+        scale = torch.arange(x.shape[1]).cos()[:, None]  # one value that all layers read
+        for layer in self.layers:
+            x = (checkpoint(layer, x, scale, use_reentrant=False) if self.checkpointed
+                 else layer(x, scale))
+        return self.head(x).square().mean()
+
+
+class Averaging(Model):
+    """Writes statistics into buffers in its forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x):
+        return super().forward(self.norm(x.flatten(0, 1)).view_as(x))
+
+
+class Aliasing(Model):
+    """Returns an input, a view of it, the value of a layer, and a view of that."""
+
+    def forward(self, x):
+        y, scale = x, torch.ones(())
+        seen = []
+        for layer in self.layers:
+            y = layer(y, scale)
+            seen.append(y)
+        return self.head(y).mean(), x, x[0], seen[1], seen[1].transpose(0, 1)
+
+
+class EqualLayers(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        _graphs.clear()
+
+    def _run(self, least, make, sizes, context, run):
+        """What `run` returns for inputs of each of the sizes, and the graphs of the inner compiler,
+        if so many parts must be equal to share one."""
+        torch._dynamo.reset()
+        _graphs.clear()
+        torch.manual_seed(0)
+        model, recorder = make(), Recorder(inner="counted_by_test", strict=True)
+        called = torch.compile(model, backend=recorder)
+        with unittest.mock.patch.object(equal_layers, "LEAST", least):
+            made = []
+            for size in sizes:
+                x = torch.randn(2, size, WIDTH, requires_grad=True)
+                with context():
+                    made.append(run(called, model, x))
+        return made, list(_graphs)
+
+    def _same(self, make=Model, parts=3, sizes=(8,), context=contextlib.nullcontext, run=outcome,
+              rtol=0):
+        """The inner compiler gets `parts` graphs. The results have the bits of those of layers that
+        are compiled one by one, or differ by `rtol`."""
+        one_by_one, whole = self._run(1000, make, sizes, context, run)
+        shared, graphs = self._run(4, make, sizes, context, run)
+        torch.testing.assert_close(shared, one_by_one, rtol=rtol, atol=rtol)
+        self.assertEqual(len(graphs), parts * len(whole))
+        if parts > 1:
+            most = max(len(graph.graph.nodes) for graph in graphs)
+            self.assertLess(most, max(len(graph.graph.nodes) for graph in whole) / 2)
+        return shared
+
+    def test_first_layer_equal_layers_and_the_rest(self):
+        self._same()
+
+    def test_in_bf16_under_autocast(self):
+        self._same(context=lambda: torch.autocast("cpu", torch.bfloat16))
+
+    def test_without_gradients(self):
+        self._same(context=torch.no_grad, run=lambda called, model, x: called(x))
+
+    def test_gradient_of_the_input(self):
+        def run(called, model, x):
+            return torch.autograd.grad(called(x), x)
+
+        self._same(run=run)
+
+    def test_frozen_layers(self):
+        """Layers with and without gradients are two kinds."""
+        def make():
+            model = Model()
+            model.layers[1].requires_grad_(False)
+            return model
+
+        self._same(make, parts=1)
+
+    def test_checkpointed_layers(self):
+        self._same(lambda: Model(checkpointed=True))
+
+    def test_lengths_that_vary(self):
+        self._same(sizes=(8, 6, 7))
+
+    def test_random_numbers(self):
+        """Equal layers draw their own numbers, in the order of the layers."""
+        self._same(lambda: Model(dropout=0.5))
+
+    def test_results_that_lie_in_one_memory(self):
+        def run(called, model, x):
+            loss, given, row, value, turned = called(x)
+            self.assertIs(given, x)
+            self.assertEqual(row.data_ptr(), x.data_ptr())
+            self.assertEqual(turned.data_ptr(), value.data_ptr())
+            wanted = list(model.parameters())
+            return torch.autograd.grad(loss + row.sum() + turned.square().sum(), [x, *wanted])
+
+        # Where three gradients meet in a result, they are summed in another order.
+        self._same(Aliasing, parts=4, run=run, rtol=1e-5)
+
+    def test_graph_that_writes_is_not_cut(self):
+        def run(called, model, x):
+            loss = called(x)
+            return loss, [buffer.clone() for buffer in model.norm.buffers()]
+
+        self._same(Averaging, parts=1, run=run)
+
+    def test_with_inductor(self):
+        path = "/usr/local/bin:/usr/bin:/bin"
+        if shutil.which("g++", path=path) is None:
+            self.skipTest("Inductor needs g++")
+        torch.manual_seed(0)
+        model, x = Model(), torch.randn(2, 8, WIDTH)
+        graphs = torch._dynamo.utils.counters["aot_autograd"]
+        before = graphs["total"]
+        with unittest.mock.patch.dict(os.environ, {"PATH": path}):
+            found = outcome(torch.compile(model, backend=Recorder(inner="inductor", strict=True)),
+                            model, x)
+        self.assertEqual(graphs["total"] - before, 3)
+        torch.testing.assert_close(found, outcome(model, model, x), rtol=2e-5, atol=1e-6)
+
+
+if __name__ == "__main__":
+    unittest.main()
