@@ -20,6 +20,7 @@ import importlib.util
 import json
 import multiprocessing
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from zoo_modules import MODULES, inputs
@@ -261,6 +262,19 @@ def _made(name: str, kind: str):
     return model, given, lambda made: made.loss
 
 
+def _without_us(run: Callable[[], object], why: Exception) -> None:
+    """Raises an error that says so if the model fails in the same way with PyTorch's aot_eager."""
+    import torch
+
+    torch._dynamo.reset()
+    try:
+        run()
+    except Exception as without:  # noqa: BLE001
+        if str(without) == str(why):
+            line = (str(why).strip().splitlines() or ["it said nothing"])[0]
+            raise RuntimeError(f"with PyTorch's aot_eager, too: {line}") from why
+
+
 def one(name: str, dtype_name: str) -> dict:
     """The row of one model in one type: its linear layers, how many of them are fused, and the
     errors against float64."""
@@ -311,7 +325,11 @@ def one(name: str, dtype_name: str) -> dict:
         return coda.coda(module, inputs, report=reports[-1],
                          options={"inner": "aot_eager", "cost_model": False})
 
-    found = outcome(torch.compile(ours, backend=backend), ours, dtype)
+    try:
+        found = outcome(torch.compile(ours, backend=backend), ours, dtype)
+    except Exception as why:  # noqa: BLE001 (whose failure is it?)
+        _without_us(lambda: outcome(torch.compile(eager, backend="aot_eager"), eager, dtype), why)
+        raise
     whole = coda.Report.of(reports)
     left: dict[str, int] = {}
     for layer in whole.layers:

@@ -127,12 +127,6 @@ class EqualLayers(unittest.TestCase):
     def test_without_gradients(self):
         self._same(context=torch.no_grad, run=lambda called, model, x: called(x))
 
-    def test_gradient_of_the_input(self):
-        def run(called, model, x):
-            return torch.autograd.grad(called(x), x)
-
-        self._same(run=run)
-
     def test_frozen_layers(self):
         """Layers with and without gradients are two kinds."""
         def make():
