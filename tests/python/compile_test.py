@@ -182,6 +182,25 @@ class CompiledModels(unittest.TestCase):
         self.assertEqual(len(recorder.reports[0].taken), 1)
         self.assertEqual([t.requires_grad for t in found], [False, True, False])
 
+    def test_results_have_eagers_strides(self):
+        """Here the region keeps the order of rows from before the transpose."""
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.up = nn.LayerNorm(16), nn.Linear(16, 32)
+
+            def forward(self, x):
+                return self.up(self.norm(x).transpose(0, 1))
+
+        model, recorder = Turned(), Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder)
+        for tokens in (3, 4, 5):
+            x = torch.randn(2, tokens, 16)
+            found, expected = compiled(x), model(x)
+            self.assertEqual(found.stride(), expected.stride())
+            torch.testing.assert_close(found, expected)
+        self.assertEqual(len(recorder.reports), 2)
+
     def test_what_is_not_understood_stays_pytorchs(self):
         def in_place(x, w):
             y = functional.linear(x, w)

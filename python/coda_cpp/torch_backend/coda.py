@@ -33,7 +33,7 @@ from coda_cpp.torch_backend.notices import (
     StrictError, eight_bits_that_do_nothing, warn_of_layers, warn_once, why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
-from coda_cpp.torch_backend.replace import as_region, results_of, widen
+from coda_cpp.torch_backend.replace import as_region, keep_strides, results_of, widen
 from coda_cpp.torch_backend.report import Report, Taken
 from coda_cpp.torch_backend.rules import FREE
 
@@ -114,6 +114,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
         return module
     if narrowed:
         widen(fused.graph, narrowed, regions)
+    keep_strides(fused.graph, module.graph)
     fused.recompile()
     return fused
 

@@ -15,6 +15,7 @@ from torch import fx
 from coda_cpp import _tensors
 from coda_cpp.programs import GraphFunction
 from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend.graph_edits import insert
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, PRODUCTS, NotUnderstood, value_of
 from coda_cpp.torch_backend.values import Source, permuted
@@ -251,3 +252,36 @@ def widen(graph: fx.Graph, narrowed: Mapping[fx.Node, torch.dtype],
                 wide = graph.call_function(torch.ops.aten.to.dtype, (node, torch.float32))
             for reader in readers:
                 reader.replace_input_with(node, wide)
+
+
+def keep_strides(graph: fx.Graph, given: fx.Graph) -> None:
+    """Gives the results of `graph` the strides of those of `given`, Dynamo's graph, because code
+    behind the graph may call view(). A region may order its rows in another way."""
+    output = graph.output_node()
+    wanted = given.output_node().args[0]
+    if not isinstance(wanted, (tuple, list)) or len(wanted) != len(output.args[0]):
+        return
+    results = list(output.args[0])
+    for i, (made, like) in enumerate(zip(results, wanted)):
+        value = like.meta.get("example_value") if isinstance(like, fx.Node) else None
+        if not isinstance(value, torch.Tensor) or not _is_tensor(made):
+            continue
+        strides = list(map(_hint, value.stride()))
+        if strides == list(map(_hint, value_of(made).stride())):
+            continue
+        order = sorted(range(value.dim()), key=lambda dim: -strides[dim])
+        if _is_dense([_hint(value.shape[dim]) for dim in order], [strides[dim] for dim in order]):
+            back = [order.index(dim) for dim in range(value.dim())]
+            turned = insert(output, torch.ops.aten.permute.default, made, order, like=made)
+            dense = insert(output, torch.ops.aten.contiguous.default, turned, like=made)
+            results[i] = insert(output, torch.ops.aten.permute.default, dense, back, like=made)
+    output.args = (type(output.args[0])(results),)
+
+
+def _is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(sizes), reversed(strides)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
