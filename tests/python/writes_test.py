@@ -395,7 +395,7 @@ class Calls(unittest.TestCase):
                 node = graph.create_node("call_method" if isinstance(target, str)
                                          else "call_function", target, given, told)
                 with self.subTest(str(target), named=list(named)):
-                    self.assertEqual(higher_order._node_may_write(node), expected)
+                    self.assertEqual(higher_order.node_may_write(node), expected)
 
 
 class Failures(unittest.TestCase):
