@@ -282,8 +282,8 @@ class Written(unittest.TestCase):
         for run in (torch.compile(function, backend=recorder), function):
             given = [x.clone().requires_grad_(), w.clone().requires_grad_(), torch.zeros(WIDTH)]
             y, z = run(*given)
-            made.append([y.detach(), z.detach(), given[2], *torch.autograd.grad(y.float().square().sum(),
-                                                                    given[:2])])
+            gradients = torch.autograd.grad(y.float().square().sum(), given[:2])
+            made.append([y.detach(), z.detach(), given[2], *gradients])
         for found, expected in zip(*made):
             self.assertEqual(found.dtype, expected.dtype)
             self.assertLess(float((found - expected).norm() / expected.norm()), 2e-2)
