@@ -26,7 +26,6 @@ from coda_cpp.torch_backend import higher_order
 from coda_cpp.torch_backend.graph_edits import replace
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.replace import Region
-from coda_cpp.torch_backend.trace import SWITCHES
 
 LEAST = 4  # equal parts: a call of a part costs the host some microseconds more
 _SAVED_POLICY = "_checkpoint_context_fn"  # in a block's meta, as Dynamo writes it
@@ -134,7 +133,11 @@ def _may_be_cut(graph: fx.Graph) -> bool:
         if node.op == "placeholder" and type(value) not in (
                 FakeTensor, torch.SymInt, torch.SymFloat):
             return False
-        if node.target in SWITCHES or higher_order.node_may_write(node):
+        if node.op == "call_method" or node.op == "call_function" and not (
+                isinstance(node.target, torch._ops.OperatorBase) or _is_own(node)
+                or node.target is operator.getitem):
+            return False  # sections of torch.func and of autocast begin and end with such calls
+        if higher_order.node_may_write(node):
             return False
     return not any(_is_own(node) for node in graph.output_node().all_input_nodes)
 

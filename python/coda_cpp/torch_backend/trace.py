@@ -25,7 +25,7 @@ from coda_cpp.torch_backend.layout import NotUnderstood
 ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
 EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 SET_GRAD = torch._C._set_grad_enabled
-SWITCHES = {ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD}
+_SWITCHES = {ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD}
 ORIGIN = ("stack_trace", "nn_module_stack")  # in a node's meta, as Dynamo writes them
 _NOTES = {torch._C._log_api_usage_once}  # they do not change tensors
 MEMORY = "coda_memory"  # in a tensor's meta: equal for tensors in the same memory
@@ -85,7 +85,7 @@ def _is_plain(node: fx.Node) -> bool:
     """Whether the node depends only on tensors of known sizes, constants and switches."""
     if node.op == "placeholder":
         return _tensor(node) is not None
-    if node.op == "output" or node.target in SWITCHES or node.target in _NOTES:
+    if node.op == "output" or node.target in _SWITCHES or node.target in _NOTES:
         return True
     if node.op not in ("call_function", "call_method") or isinstance(
             node.target, torch._ops.HigherOrderOperator):
@@ -200,7 +200,7 @@ class _Switching(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         made = super().run_node(n)
-        if n.target in SWITCHES:
+        if n.target in _SWITCHES:
             with torch._C.DisableTorchFunction():
                 _switch(n, self._entered)
         return made
@@ -221,7 +221,7 @@ def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any,
                 made[node].meta[MEMORY] = _memory(node.meta["example_value"])
             elif node.op == "output":
                 graph.output(fx.map_arg(node.args[0], made.__getitem__))
-            elif node.target in SWITCHES:
+            elif node.target in _SWITCHES:
                 made[node] = graph.node_copy(node, made.__getitem__)
                 made[node].meta["val"] = None
                 _switch(node, entered)
