@@ -9,7 +9,8 @@ float64, with the backend and in eager mode.
     python bench/zoo.py llama bert       # models with "llama" or "bert" in the name
 
 Each model runs in its own process, so a model that crashes or hangs gives a row too. The rows are
-appended to the file of --rows, and docs/results/models.md is rewritten from all rows in this file.
+appended to the file of --rows, and docs/results/models.md is rewritten from all rows in this file,
+unless the page has rows that the file lacks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import functools
 import importlib.util
 import json
 import multiprocessing
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -440,8 +442,12 @@ def main() -> int:
                 print(json.dumps(made[-1]), file=rows)
     kept = {(row["model"], row["dtype"]): row
             for row in map(json.loads, given.rows.read_text().splitlines())}
-    _PAGE.write_text(_page([kept[key] for name in known for dtype in _TYPES
-                            if (key := (name, dtype)) in kept]))
+    on_page = set(re.findall(r"^\| (.+?) \| (float32|bfloat16) \|", _PAGE.read_text(), re.M))
+    if missing := on_page - kept.keys():
+        print(f"{_PAGE.name} is unchanged: {given.rows} lacks {len(missing)} of its rows")
+    else:
+        _PAGE.write_text(_page([kept[key] for name in known for dtype in _TYPES
+                                if (key := (name, dtype)) in kept]))
     return int(any("failed" in row or is_wrong(row) for row in made))
 
 

@@ -33,9 +33,6 @@ inline Graph& graph_of(const char* op, std::initializer_list<Value> operands, co
 // Of a value that has been checked.
 inline const Node& node_of(Value v) { return v.graph->node(v.id); }
 inline Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
-inline bool is_call(Value v, Elementwise fn) {
-  return node_of(v).op == Op::elementwise && node_of(v).fn == fn;
-}
 
 // " at file:line", for messages; nothing where a part of this library is the caller: a path of ours
 // tells its user nothing.

@@ -18,6 +18,9 @@ namespace {
 
 bool is_constant(Value v) { return node_of(v).op == Op::constant; }
 bool is_constant(Value v, double number) { return is_constant(v) && node_of(v).number == number; }
+bool is_call(Value v, Elementwise fn) {
+  return node_of(v).op == Op::elementwise && node_of(v).fn == fn;
+}
 
 // The broadcast of two sizes: equal, or one of them 1.
 bool broadcast_dim(const Dim& a, const Dim& b, Dim& out) {
@@ -63,18 +66,11 @@ bool all_constant(const std::vector<Value>& operands) {
   return std::all_of(operands.begin(), operands.end(), [](Value v) { return is_constant(v); });
 }
 
-// a + b = y where b is -t and a is y + t (or the other way round), or where b is -(a - y); nothing
-// otherwise.
+// a + b = y where b is -t and a is y + t (or the other way round); nothing otherwise.
 bool cancels(Value a, Value b, Value& y) {
-  if (!is_call(b, Elementwise::mul) || !is_constant(operand(b, 1), -1)) return false;
+  if (!is_call(a, Elementwise::add) || !is_call(b, Elementwise::mul)) return false;
+  if (!is_constant(operand(b, 1), -1)) return false;
   const Value t = operand(b, 0);
-  if (is_call(t, Elementwise::add) && operand(t, 0) == a && a.shape() == t.shape() &&
-      is_call(operand(t, 1), Elementwise::mul) && is_constant(operand(operand(t, 1), 1), -1) &&
-      operand(operand(t, 1), 0).shape() == a.shape()) {
-    y = operand(operand(t, 1), 0);
-    return true;
-  }
-  if (!is_call(a, Elementwise::add)) return false;
   for (size_t i : {0U, 1U}) {
     if (operand(a, i) == t && operand(a, 1 - i).shape() == a.shape()) {
       y = operand(a, 1 - i);

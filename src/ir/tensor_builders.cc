@@ -3,8 +3,6 @@
 // product with a vector is never a matmul: it is a reduction over the other operand's tile, so that
 // it can join the program that has that tile.
 #include <algorithm>
-#include <optional>
-#include <vector>
 
 #include "base/columns.h"
 #include "coda/error.h"
@@ -49,68 +47,11 @@ Value vector_segment(const MatmulOperands& s, const Where& where) {
                         : row_sum(mul(s.a, as_row(s.b), where), where);
 }
 
-// The factors of a product, of which those in `whole` are not looked into.
-void list_factors(Value v, const std::vector<Value>& whole, std::vector<Value>& factors) {
-  if (!is_call(v, Elementwise::mul) || std::ranges::find(whole, v) != whole.end()) {
-    factors.push_back(v);
-    return;
-  }
-  for (size_t i : {0U, 1U}) list_factors(operand(v, i), whole, factors);
-}
-
-// x, where d is x minus the log-sum-exp of its rows; nothing otherwise.
-std::optional<Value> logits_of(Value d) {
-  if (!is_call(d, Elementwise::add) || !is_call(operand(d, 1), Elementwise::mul)) return {};
-  const Value x = operand(d, 0);
-  const Value negative = operand(d, 1);
-  const Value lse = operand(negative, 0);
-  const Value factor = operand(negative, 1);
-  const bool is_negative = node_of(factor).op == Op::constant && node_of(factor).number == -1;
-  if (!is_negative || node_of(lse).op != Op::row_reduce) return {};
-  if (node_of(lse).reduction != PartialKind::log_sum_exp || operand(lse, 0) != x) return {};
-  return x;
-}
-
-// The row sum of e^d d or of e^d x, where d is x - log_sum_exp(x), by the entropy of softmax(x),
-// which is one reduction of x: minus the entropy, or the log-sum-exp minus the entropy. Factors of
-// one column go before the sum.
-std::optional<Value> sum_of_softmax(Value product, Where where) {
-  if (!is_call(product, Elementwise::mul)) return {};
-  std::vector<Value> factors;
-  list_factors(product, {}, factors);
-  for (const Value& softmax : factors) {
-    if (!is_call(softmax, Elementwise::exp)) continue;
-    const Value d = operand(softmax, 0);
-    const std::optional<Value> x = logits_of(d);
-    if (!x) continue;
-    std::vector<Value> others;
-    list_factors(product, {d, *x}, others);
-    if (const auto own = std::ranges::find(others, softmax); own != others.end()) others.erase(own);
-    std::optional<Value> weighed;
-    Value narrow = product.graph->constant(1);
-    for (const Value& v : others) {
-      if (v.shape().cols.is(1)) {
-        narrow = mul(narrow, v, where);
-      } else if (!weighed && (v == d || v == *x)) {
-        weighed = v;
-      } else {
-        return {};
-      }
-    }
-    if (!weighed) return {};
-    const Value negative = neg(row_entropy(*x, where), where);
-    return mul(*weighed == d ? negative : add(row_logsumexp(*x, where), negative, where), narrow,
-               where);
-  }
-  return {};
-}
-
 }  // namespace
 
 Value row_sum(Value x, Where where) {
   graph_of("row_sum", {x}, where);
   if (x.shape().cols.is(1)) return x;
-  if (const std::optional<Value> sum = sum_of_softmax(x, where)) return *sum;
   return make(x, Op::row_sum, {x.shape().rows, 1}, {x.id});
 }
 
@@ -146,9 +87,8 @@ Value col_reduce(Value x, PartialKind kind, Where where) {
   return make(x, std::move(node));
 }
 
-Value row_logsumexp(Value x, Where where) { return row_reduce(x, PartialKind::log_sum_exp, where); }
-
 Value row_entropy(Value x, Where where) { return row_reduce(x, PartialKind::entropy, where); }
+Value row_logsumexp(Value x, Where where) { return row_reduce(x, PartialKind::log_sum_exp, where); }
 
 Value row_m2(Value x, Where where) { return row_reduce(x, PartialKind::mean_m2, where); }
 

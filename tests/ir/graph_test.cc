@@ -46,28 +46,6 @@ TEST_F(GraphTest, WhatANodeWasMadeFromIsMadeAnewWhenItHasBecomeAnInput) {
   EXPECT_EQ(node(again).op, Op::row_sum);
 }
 
-// However a program writes the entropy of a row's softmax, it is one reduction of the logits.
-TEST_F(GraphTest, TheSumOfASoftmaxTimesItsLogitsIsAnEntropy) {
-  const Value entropy = row_entropy(x);
-  const Value lse = row_logsumexp(x);
-  const Value d = x - lse;
-  EXPECT_EQ(-row_sum(exp(d) * d), entropy);
-  EXPECT_EQ(row_sum(-exp(d) * d), entropy);
-  EXPECT_EQ(row_sum(d * (exp(d) * -1)), entropy);
-  EXPECT_EQ(lse - row_sum(exp(d) * x), entropy);
-  EXPECT_EQ(row_sum(exp(d) * d * r * -0.5), entropy * r * 0.5);
-  // Logits that are themselves a product.
-  const Value cold = x * 0.7;
-  const Value of_cold = cold - row_logsumexp(cold);
-  EXPECT_EQ(-row_sum(exp(of_cold) * of_cold), row_entropy(cold));
-  EXPECT_EQ(row_logsumexp(cold) - row_sum(exp(of_cold) * cold), row_entropy(cold));
-  // Another softmax's, another weight's, a sum of squares.
-  for (const Value& other : {row_sum(exp(d) * y), row_sum(exp(y - lse) * x), row_sum(exp(d) * w),
-                             row_sum(exp(d) * d * d), row_sum(exp(d) * d * w), row_sum(exp(d)),
-                             row_sum(exp(x - row_reduce(x, PartialKind::max)) * x)})
-    EXPECT_EQ(node(other).op, Op::row_sum);
-}
-
 TEST_F(GraphTest, ReadersAreListedAscendingAndOnceForEachOperand) {
   const Value square = x * x;
   const Value sum = square + y;

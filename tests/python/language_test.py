@@ -32,6 +32,7 @@ def products(x: "[M, K]:bf16", w: "[2*N, K]:bf16", dy: "[K, M]:bf16", v: "[K, N]
     tiles.row_partial("sums", "log_sum_exp", l)
     tiles.row_partial("squares", "sum", l * l)
     tiles.row_partial("moments", "mean_m2", l)
+    tiles.row_partial("entropies", "entropy", l)
     tiles.column_partial("largest", "max", z)
     tiles.column_partial("magnitudes", "abs_max", z)
     tiles.store_transposed("z_turned:e4m3", z)
