@@ -70,6 +70,7 @@ class Builders {
     unary("col_reduce",
           [](Value v, Where where) { return col_reduce(v, PartialKind::abs_max, where); });
     unary("row_mean", row_mean);
+    unary("row_entropy", row_entropy);
     unary("row_logsumexp", row_logsumexp);
     unary("row_m2", row_m2);
     binary("swiglu", swiglu);

@@ -93,7 +93,7 @@ TEST_F(KernelCommands, ChoicesSayWhereTheyComeFrom) {
   EXPECT_THAT(before.out, HasSubstr("class tn p1 s1, extents 512x256x128"));
   EXPECT_THAT(before.out, Not(HasSubstr("tuned")));
   std::filesystem::create_directories(folder_ / "cache/tuned");
-  folder_.write("cache/tuned/some GPU.txt",
+  folder_.write("cache/tuned/some GPU, 132 multiprocessors, driver 1.txt",
                 "# coda tuned 1\ntn p1 s1 | 512x256x128 | 64x64p11s4 1.00 128x128p12s6 2.00\n");
   EXPECT_THAT(run_coda(command).out,
               StartsWith("projection: 64x64 ping-pong, cluster 1x1, 4 stages, from tuned at "
