@@ -241,7 +241,7 @@ class KernelWriter {
   // One result of a Combine step.
   std::string result(const Step& s, int lane) {
     const std::string of = combined(s);
-    const std::string text = filled("$.lane($)", {of, std::to_string(lane)});
+    std::string text = filled("$.lane($)", {of, std::to_string(lane)});
     if (lane == 0 || !info(s.partial()).result) return text;
     const std::string log_sum = expression(Elementwise::log, {of + ".lane(1)"});
     // Below an infinite value there is no entropy.
