@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the newest tokens of a sequence to each other and to cached keys and values. A block
-// computes one row of a head, and its warps take keys in turn: there are few rows, so the keys of a
-// row must be distributed.
+// Attention of the newest tokens of a sequence to each other and to cached keys and values. Each
+// block computes one query row of one head. There are few such rows, so the warps of a block divide
+// the keys among them.
 // Invariant: each warp processes its keys in ascending order, and warps are combined in order, so
 // results are bitwise repeatable.
 #pragma once

@@ -52,14 +52,14 @@ __device__ __forceinline__ auto each(Function function, const Operands&... opera
   }
 }
 
-// Pairs, which GEMM kernels use by the thousand, are spelled out: inlining the general form takes a
-// fifth of the compile time.
+// Overloads for pairs. GEMM kernels contain thousands of operations on pairs; with the general
+// template above, inlining them would take a fifth of the compile time.
 //
 // Kernels are compiled without contraction (--fmad=false). If the compiler chose which product of a
 // * b - c * d stays unrounded, two tiles of one program could differ in the last bit. Here the
 // types decide: a product knows its factors, and a sum with a product is one fma; of two products
 // the first is fused.
-struct PairProduct : Elements<2> {  // the value: rounded
+struct PairProduct : Elements<2> {  // the base class holds the rounded product
   Elements<2> first;
   Elements<2> second;
 };

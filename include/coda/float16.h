@@ -53,8 +53,8 @@ inline uint16_t f16_from_float(float value) {
     const uint32_t up = (rest > half || (rest == half && (kept & 1u))) ? 1u : 0u;
     return static_cast<uint16_t>(sign | (kept + up));
   }
-  // Normal numbers. A carry out of the mantissa correctly increments the exponent; beyond 65504 it
-  // gives infinity.
+  // Normal numbers: rounding may carry from the mantissa into the exponent, which is right. Values
+  // that round beyond 65504 become infinity.
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }

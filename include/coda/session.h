@@ -80,7 +80,7 @@ class Session {
   // Binds those tensors of the set that the plan has and the session does not own, for example a
   // model's parameters, of which a plan may need only some.
   void bind_known(const TensorMap& tensors);
-  // Makes, binds and returns a tensor of zeros for each one that is missing.
+  // Creates and binds a zero-filled tensor for each name of missing(). Returns the new tensors.
   TensorMap allocate();
   // Names that must be bound and are not bound yet.
   std::vector<std::string> missing() const;

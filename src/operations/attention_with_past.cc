@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the newest tokens of a sequence to all of it, where the keys and values of those
-// before are kept: what a model needs that writes one token at a time. On the CPU a task is a token
-// and a head, its sums in fp32 go over keys in ascending order; the few tokens that there are at a
-// time need no more. A GPU's kernel is in device/kernels/attention_with_past.cuh.
+// Attention of the newest tokens of a sequence to each other and to cached keys and values, for
+// generation token by token. On the CPU, each task computes one query row of one head, with fp32
+// sums over the keys in ascending order; there are few such rows, so nothing faster is needed. The
+// GPU kernel is in device/kernels/attention_with_past.cuh.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -75,7 +75,7 @@ std::string terminal_plot(const LossCurve& curve, int columns, int rows) {
     text += std::string(margin - label.size(), ' ') + label + (label.empty() ? " │" : " ┤") +
             grid[row].substr(0, grid[row].find_last_not_of(' ') + 1) + "\n";
   }
-  // The axis, and below it its first and last step with its title between them.
+  // Two lines: the axis, then its first label, its title and its last label.
   const std::string first = x.label(x.low);
   const std::string last = x.label(x.high());
   const size_t room = across - std::min(across, first.size() + last.size() + 2);

@@ -2,6 +2,10 @@
 """What the tests of torch.compile(model, backend="coda") have in common."""
 
 import gc
+import os
+import shutil
+import unittest
+import unittest.mock
 
 import torch
 import torch._dynamo
@@ -17,6 +21,15 @@ VOCABULARY = 128
 SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
          "use_cache": False, "head_dim": 16}
+
+
+def system_compiler():
+    """A context with the system's g++ on the PATH: Inductor needs it on a CPU, and tests run without
+    it. Skips the test if there is none."""
+    path = "/usr/local/bin:/usr/bin:/bin"
+    if shutil.which("g++", path=path) is None:
+        raise unittest.SkipTest("Inductor needs g++")
+    return unittest.mock.patch.dict(os.environ, {"PATH": path})
 
 
 def llama(**changes):

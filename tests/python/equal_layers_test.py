@@ -3,8 +3,6 @@
 are compiled one by one."""
 
 import contextlib
-import os
-import shutil
 import unittest
 import unittest.mock
 
@@ -16,7 +14,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from coda_cpp.torch_backend import equal_layers
-from compiled import Recorder, outcome
+from compiled import Recorder, outcome, system_compiler
 
 WIDTH, LAYERS, HEADS = 16, 6, 2
 _graphs = []
@@ -166,14 +164,11 @@ class EqualLayers(unittest.TestCase):
         self._same(Averaging, parts=1, run=run)
 
     def test_with_inductor(self):
-        path = "/usr/local/bin:/usr/bin:/bin"
-        if shutil.which("g++", path=path) is None:
-            self.skipTest("Inductor needs g++")
         torch.manual_seed(0)
         model, x = Model(), torch.randn(2, 8, WIDTH)
         graphs = torch._dynamo.utils.counters["aot_autograd"]
         before = graphs["total"]
-        with unittest.mock.patch.dict(os.environ, {"PATH": path}):
+        with system_compiler():
             found = outcome(torch.compile(model, backend=Recorder(inner="inductor", strict=True)),
                             model, x)
         self.assertEqual(graphs["total"] - before, 3)

@@ -3,10 +3,7 @@
 all others. The operation that takes the float is PyTorch's, and what is around it stays fused."""
 
 import copy
-import os
-import shutil
 import unittest
-import unittest.mock
 
 import torch
 import torch._dynamo
@@ -14,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from compiled import Recorder, error, outcome
+from compiled import Recorder, error, outcome, system_compiler
 
 WIDTH = 32
 
@@ -59,10 +56,7 @@ class Floats(unittest.TestCase):
             self.assertTrue(all(layer.is_fused for layer in report.layers))
 
     def test_two_compilations_with_inductor(self):
-        path = "/usr/local/bin:/usr/bin:/bin"
-        if shutil.which("g++", path=path) is None:
-            self.skipTest("Inductor needs g++")
-        with unittest.mock.patch.dict(os.environ, {"PATH": path}):
+        with system_compiler():
             self.assertEqual(len(self._check(Scaled, inner="inductor")), 2)
 
     def test_within_a_checkpoint(self):

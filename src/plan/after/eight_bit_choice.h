@@ -14,7 +14,7 @@
 
 namespace coda {
 
-// The 8-bit copies of an operand, which GEMMs or the backward's epilogues read.
+// The 8-bit copies of one tensor. GEMMs read them as operands; epilogues of the backward load them.
 struct EightBitCopies {
   // The first and last step that read a copy; negative if none does.
   struct Order {
