@@ -24,8 +24,8 @@ SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
 
 
 def system_compiler():
-    """A context with the system's g++ on the PATH: Inductor needs it on a CPU, and tests run without
-    it. Skips the test if there is none."""
+    """A context with the system's g++ on the PATH, which Inductor needs on a CPU. Skips the test if
+    there is no g++."""
     path = "/usr/local/bin:/usr/bin:/bin"
     if shutil.which("g++", path=path) is None:
         raise unittest.SkipTest("Inductor needs g++")

@@ -11,9 +11,9 @@
 namespace coda::gpu::cudnn {
 
 // The limit for the gradients of the scores of one part, in bytes. With several sequences, a
-// higher limit is not faster (a backward of 16 x 2048 tokens takes 2.69 ms in parts of 2.1 GiB, 2.64 ms
-// whole). A single sequence becomes slower when it is cut (4 x 8192 tokens take 9.3 ms whole, 11.3
-// ms in quarters of a sequence; lab/results/hopper_attention).
+// higher limit is not faster (a backward of 16 x 2048 tokens takes 2.69 ms in parts of 2.1
+// GiB, 2.64 ms whole). A single sequence becomes slower when it is cut (4 x 8192 tokens take 9.3 ms
+// whole, 11.3 ms in quarters of a sequence; lab/results/hopper_attention).
 struct PartLimits {
   int64_t several_sequences = int64_t{9} << 28;
   int64_t one_sequence = int64_t{9} << 29;
