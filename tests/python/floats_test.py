@@ -32,6 +32,11 @@ class Checkpointed(Scaled):
         return checkpoint(super().forward, x, scale, use_reentrant=False)
 
 
+class CheckpointedOfTwice(Scaled):
+    def forward(self, x, scale):
+        return checkpoint(super().forward, x, 2 * scale, use_reentrant=False)
+
+
 class Floats(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()
@@ -65,6 +70,10 @@ class Floats(unittest.TestCase):
         self.assertEqual([len(report.layers) for report in reports], [2] * len(reports))
         for report in reports:
             self.assertTrue(all(layer.is_fused for layer in report.layers))
+
+    def test_computed_for_a_checkpoint(self):
+        for report in self._check(CheckpointedOfTwice):
+            self.assertEqual([layer.is_fused for layer in report.layers], [True, True])
 
 
 if __name__ == "__main__":

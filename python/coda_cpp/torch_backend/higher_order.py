@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule, insert_subgm
+from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule
 
+from coda_cpp.torch_backend.graph_edits import insert_module
 from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
@@ -28,7 +29,7 @@ AUTOCAST = "coda_autocast"  # in a stand-in's meta: the autocast state of its ca
 WRITING_NORMS = {torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default,
                  torch.ops.aten.native_batch_norm.default}
 _LIBRARY = torch.library.Library("coda_cpp", "FRAGMENT")
-_LIBRARY.define("subgraph(Tensor[] tensors, SymInt[] sizes, int which) -> Tensor[]")
+_LIBRARY.define("subgraph(Tensor[] tensors, Scalar[] numbers, int which) -> Tensor[]")
 SUBGRAPH = torch.ops.coda_cpp.subgraph.default
 fx.node.has_side_effect(SUBGRAPH)  # its call may write
 _numbers = itertools.count()
@@ -41,7 +42,7 @@ def _made(call: fx.Node) -> list[Any]:
 
 
 @torch.library.impl(_LIBRARY, "subgraph", "CompositeExplicitAutograd")
-def _shapes(tensors: list[torch.Tensor], sizes: list[int], which: int) -> list[torch.Tensor]:
+def _shapes(tensors: list[torch.Tensor], numbers: list[Any], which: int) -> list[torch.Tensor]:
     return [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
             if isinstance(t, torch.Tensor) else torch.empty(0) for t in _made(_calls[which])]
 
@@ -53,13 +54,14 @@ def _module(node: fx.Node) -> torch.nn.Module | None:
 
 
 def _operands(call: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
-    """The tensor operands, and the sizes."""
+    """The tensor operands, and the numbers: sizes, and Python floats that change."""
     nodes = [node for node in call.all_input_nodes if _module(node) is None]
     tensors = [n for n in nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
-    sizes = [node for node in nodes if node not in tensors]
-    if not all(isinstance(n.meta.get("example_value"), (int, torch.SymInt)) for n in sizes):
-        raise NotUnderstood(f"{call.target} has operands that are neither tensors nor sizes")
-    return tensors, sizes
+    numbers = [node for node in nodes if node not in tensors]
+    if not all(isinstance(n.meta.get("example_value"), (int, float, torch.SymInt, torch.SymFloat))
+               for n in numbers):
+        raise NotUnderstood(f"{call.target} has operands that are neither tensors nor numbers")
+    return tensors, numbers
 
 
 def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx.Node]]:
@@ -75,10 +77,10 @@ def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx
     graph.output(graph.graph_copy(module.graph, copies))
     for call in calls:
         which, node = next(_numbers), copies[call]
-        tensors, sizes = _operands(call)
+        tensors, numbers = _operands(call)
         with graph.inserting_before(node):
             stand_in = graph.call_function(
-                SUBGRAPH, ([copies[n] for n in tensors], [copies[n] for n in sizes], which))
+                SUBGRAPH, ([copies[n] for n in tensors], [copies[n] for n in numbers], which))
         stand_in.meta["example_value"] = call.meta["example_value"]
         if not isinstance(call.meta["example_value"], (tuple, list)):
             with graph.inserting_before(node):
@@ -107,9 +109,7 @@ def _with_sections(module: fx.GraphModule) -> fx.GraphModule:
         part, inputs, outputs = fuse_as_graphmodule(
             module, section, f"section_{i}", always_return_tuple=True)
         made = tuple(node.meta.get("example_value") for node in outputs)
-        last = section[-1]
-        insert_subgm(module, part, inputs, outputs, last)
-        last.next.meta["example_value"] = made
+        insert_module(module, part, inputs, outputs, section[-1]).meta["example_value"] = made
         erase_nodes(module, section)
     return module
 
@@ -171,9 +171,9 @@ def node_may_write(node: fx.Node) -> bool:
 
 def _given(node: fx.Node, call: fx.Node) -> dict[fx.Node, Any]:
     """Maps the operands of the call to the operands of its stand-in."""
-    tensors, sizes = _operands(call)
+    tensors, numbers = _operands(call)
     return {**dict(zip(tensors, node.args[0], strict=True)),
-            **dict(zip(sizes, node.args[1], strict=True))}
+            **dict(zip(numbers, node.args[1], strict=True))}
 
 
 def operands(node: fx.Node, call: fx.Node) -> list[Any]:

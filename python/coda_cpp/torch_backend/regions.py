@@ -5,13 +5,13 @@ rows and can be run as one operation."""
 from __future__ import annotations
 
 import heapq
-import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule
 
+from coda_cpp.torch_backend.graph_edits import insert_module
 from coda_cpp.torch_backend.layout import (
     KEY, PRODUCTS, count, is_one, or_plain, rows_of, value_of)
 from coda_cpp.torch_backend.rules import FREE
@@ -188,25 +188,6 @@ def of_one_type(group: list[fx.Node]) -> list[list[fx.Node]]:
     return [kept] * bool(kept) + of_one_type(rest)
 
 
-def _call(module: fx.GraphModule, part: fx.GraphModule, inputs: Sequence[fx.Node],
-          outputs: Sequence[fx.Node], behind: fx.Node) -> fx.Node:
-    """The call of the part, which computes the outputs. As insert_subgm of PyTorch, which takes a
-    place for the call only since 2.12."""
-    name = type(part).__name__
-    module.add_submodule(name, part)
-    with module.graph.inserting_after(behind):
-        call = module.graph.call_module(name, tuple(inputs))
-    if isinstance(part.graph.output_node().args[0], fx.Node):
-        outputs[0].replace_all_uses_with(call, propagate_meta=True)
-        return call
-    with module.graph.inserting_before(call.next):
-        for i, output in enumerate(outputs):
-            one = module.graph.call_function(operator.getitem, (call, i))
-            output.replace_all_uses_with(one, propagate_meta=True)
-    call.meta["val"] = tuple(output.meta.get("val") for output in outputs)
-    return call
-
-
 def cut(module: fx.GraphModule, groups: Sequence[Sequence[fx.Node]], before: Before) -> None:
     """Replaces each group by a call of a module with its nodes, and sorts the graph's nodes into an
     executable order, as close to the graph's order as possible."""
@@ -214,7 +195,8 @@ def cut(module: fx.GraphModule, groups: Sequence[Sequence[fx.Node]], before: Bef
     for i, group in enumerate(groups):
         part, inputs, outputs = fuse_as_graphmodule(module, list(group), f"fused_{i}",
                                                     dict.fromkeys(group))
-        of.update(dict.fromkeys(group, _call(module, part, inputs, outputs, group[-1])))
+        call = insert_module(module, part, inputs, outputs, group[-1])
+        of.update(dict.fromkeys(group, call))
         erase_nodes(module, list(group))
     place = {node: i for i, node in enumerate(graph.nodes)}
     behind: dict[fx.Node, list[fx.Node]] = {node: list(node.users) for node in place}
