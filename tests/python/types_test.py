@@ -112,6 +112,25 @@ class Types(unittest.TestCase):
                 self.assertEqual({taken.region.storage for taken in report.taken},
                                  {torch.bfloat16})
 
+    def test_a_backward_within_autocast_has_the_same_bits_as_one_behind_it(self):
+        class Scores(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.block = Block()
+
+            def forward(self, x):
+                y = self.block(x)
+                with torch.autocast("cpu", enabled=False):
+                    return torch.bmm(y.float(), y.float().mT).square().mean()
+
+        model, x = Scores(), torch.randn(2, 8, WIDTH)
+        compiled = torch.compile(model, backend=Recorder(strict=True))
+        with torch.autocast("cpu", torch.bfloat16):
+            _, within = outcome(compiled, model, x)
+            behind = compiled(x)
+        torch.testing.assert_close(within, torch.autograd.grad(behind, [*model.parameters()]),
+                                   rtol=0, atol=0)
+
     def test_who_reads_a_result_in_fp32_gets_it_under_autocast(self):
         """A region stores what its products have, bf16, and PyTorch's operations expect fp32."""
         def function(x, w, scale):

@@ -208,6 +208,11 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:
     """Compiles without autocast, because its conversions are already in the graph."""
     with contextlib.ExitStack() as stack:
+        if torch._C._is_any_autocast_enabled():
+            # AOTAutograd turns autocast off in a backward if any is on when the graph is compiled.
+            # So one is on for a type of device that no tensor has.
+            stack.callback(torch.set_autocast_enabled, "ipu", torch.is_autocast_enabled("ipu"))
+            torch.set_autocast_enabled("ipu", True)
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
         if not inline(fused):
