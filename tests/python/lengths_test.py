@@ -52,6 +52,23 @@ class Lengths(unittest.TestCase):
             self.assertTrue(report.taken)
         return len(recorder.reports)
 
+    def test_no_graph_for_varying_lengths_calls_attention_of_cudnn(self):
+        """cuDNN compiles anew for every length."""
+        uses = []
+
+        def inner(module, inputs):
+            uses.append(torch.backends.cuda.cudnn_sdp_enabled())
+            return module
+
+        torch._dynamo.reset()
+        torch._dynamo.register_backend(inner, name="inner_of_this_test")
+        compiled = torch.compile(nn.Sequential(nn.Linear(8, 8), nn.GELU()), backend="coda",
+                                 options={"inner": "inner_of_this_test"})
+        for tokens in LENGTHS:
+            compiled(torch.randn(tokens, 8))
+        self.assertEqual(uses, [True, False])
+        self.assertTrue(torch.backends.cuda.cudnn_sdp_enabled())
+
     def test_models_compile_twice_for_any_number_of_lengths(self):
         for make, autocast in ((qwen3, True), (gpt2, False)):
             with self.subTest(model=make.__name__):

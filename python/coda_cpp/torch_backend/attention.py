@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If attention's mask is provably causal, sets is_causal instead, so attention takes its fast path.
+"""How PyTorch runs attention.
 
-The proof uses the graph that computes the mask (mask_proof.py). Other masks are not changed.
+If a mask is provably causal, is_causal is set instead, so that attention takes its fast path. The
+proof uses the graph that computes the mask (mask_proof.py). Other masks are not changed.
+
+Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
+PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
+from torch.backends import cuda
 
 from coda_cpp.torch_backend import mask_proof
 from coda_cpp.torch_backend.layout import is_one, same
@@ -84,3 +91,16 @@ class Causal:
             told += 1
         graph.eliminate_dead_code()
         return told
+
+
+@contextlib.contextmanager
+def without_cudnn() -> Iterator[None]:
+    """Graphs that are compiled in this context do not call cuDNN's attention, unless the user has
+    switched off the others."""
+    is_used = cuda.cudnn_sdp_enabled()
+    if cuda.flash_sdp_enabled() and cuda.mem_efficient_sdp_enabled():
+        cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        cuda.enable_cudnn_sdp(is_used)

@@ -24,7 +24,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
-from coda_cpp.torch_backend import equal_layers, higher_order, linears, options as choices
+from coda_cpp.torch_backend import attention, equal_layers, higher_order, linears, options as choices
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -143,6 +143,18 @@ def _inner(name: str, module: fx.GraphModule
     """The function that compiles the module, fused or not."""
     is_dynamic = any(isinstance(node.meta.get("example_value"), torch.SymInt)
                      for node in module.graph.find_nodes(op="placeholder"))
+    compiler = _compiler(name, is_dynamic)
+    if not is_dynamic:
+        return compiler
+
+    def compiled(*arguments: Any) -> Callable:
+        with attention.without_cudnn():
+            return compiler(*arguments)
+
+    return compiled
+
+
+def _compiler(name: str, is_dynamic: bool) -> Callable:
     if name == "inductor":
         from torch._inductor import config
         from torch._inductor.compile_fx import compile_fx
