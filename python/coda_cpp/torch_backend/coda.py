@@ -24,7 +24,8 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
-from coda_cpp.torch_backend import attention, equal_layers, higher_order, linears, options as choices
+from coda_cpp.torch_backend import (
+    attention, equal_layers, higher_order, linears, options as choices)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
