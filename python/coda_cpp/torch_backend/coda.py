@@ -25,7 +25,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
 from coda_cpp.torch_backend import (
-    attention, equal_layers, higher_order, linears, options as choices)
+    attention, equal_layers, floats, higher_order, linears, options as choices)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -77,8 +77,9 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
             what = ", ".join(_short(n) for n in part.graph.nodes
                              if n.op == "call_function" and n.target not in FREE)
             try:
-                region, rounded = as_region(part, list(node.all_input_nodes), is_gpu, narrowed,
-                                            options.products, options.objective)
+                operands = floats.with_tensors(part, node)
+                region, rounded = as_region(part, operands, is_gpu, narrowed, options.products,
+                                            options.objective)
                 taken = Taken(node.target, what, region)
                 is_left = options.cost_model and not taken.gains
                 if not is_left:
@@ -99,7 +100,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
             report.taken.append(taken)
             changes = True
             setattr(fused, node.target, region)
-            node.args = (*node.args, *rounded)
+            node.args = (*operands, *rounded)
             regions.add(node)
             for made, result in zip(results_of(node, len(region.results)), region.results):
                 if result.is_narrow and narrowed is not None:

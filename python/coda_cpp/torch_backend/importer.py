@@ -16,6 +16,7 @@ from torch import fx
 
 from coda_cpp import _core, _tensors
 from coda_cpp import builders as b
+from coda_cpp.torch_backend import floats
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood, value_of
 from coda_cpp.torch_backend.rules import RULES
@@ -23,19 +24,6 @@ from coda_cpp.torch_backend.values import EQUAL_HALVES, Imported, Number, Source
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-
-def _is_setting(number: torch.SymFloat) -> bool:
-    """Whether the graph may be specialised to the value of the float, as float() does. With
-    dynamic=True Dynamo makes a symbol of every float, also of attributes of modules, such as the
-    epsilon of a norm: the graph may be specialised to these. Without dynamic=True a float becomes a
-    symbol only after its value has changed: the graph must not be specialised to such a float."""
-    if number.node.expr.is_number:  # it is fixed already
-        return True
-    if torch._dynamo.config.assume_static_by_default:
-        return False
-    sources = number.node.shape_env.var_to_sources.get(number.node.expr, [])
-    names = [source.name() if callable(source.name) else source.name for source in sources]
-    return any("]." in name for name in names)
 
 
 class Importer:
@@ -99,9 +87,10 @@ class Importer:
     def operand(self, node: Any, whole: fx.Node | None = None) -> Imported:
         """A value or an input of the region, as the operation with the result `whole` reads it;
         without `whole`, in its own layout."""
+        if floats.is_changing(node):
+            return Imported(torch.float32, self._input(
+                node, Source("as it is"), self.graph.parameter, (1, 1), "f32"))
         number = node.meta.get("val") if isinstance(node, fx.Node) else node
-        if isinstance(number, torch.SymFloat) and not _is_setting(number):
-            raise NotUnderstood("a Python float that changes from call to call")
         if isinstance(number, (int, float, torch.SymFloat)):
             return Number(float(number))
         shape = value_of(node).shape

@@ -26,15 +26,16 @@ def _elementwise(name: str, is_reversed: bool = False) -> Callable[[Importer, fx
         alpha = node.kwargs.get("alpha", 1)
         if len(arguments) > 2:
             alpha = arguments.pop()
-        if set(node.kwargs) - {"alpha"} or isinstance(alpha, fx.Node):
+        if set(node.kwargs) - {"alpha"}:
             raise NotUnderstood("arguments that are no operands, as a division's rounding")
         dtype = value_of(node).dtype
         operands = [region.operand(arg, node) for arg in
                     (reversed(arguments) if is_reversed else arguments)]
-        if alpha != 1:
-            operands[1] = (Number(float(alpha) * operands[1].value)
-                           if isinstance(operands[1], Number)
-                           else Computed(dtype, "mul", [operands[1], Number(float(alpha))]))
+        if isinstance(alpha, fx.Node) or alpha != 1:
+            factor = region.operand(alpha)
+            operands[1] = (Number(factor.value * operands[1].value)
+                           if isinstance(factor, Number) and isinstance(operands[1], Number)
+                           else Computed(dtype, "mul", [operands[1], factor]))
         return Computed(dtype, name, operands)
     return rule
 
@@ -67,12 +68,12 @@ def _clamp(region: Importer, node: fx.Node) -> Any:
     low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
     value = region.operand(x).value
     if low is not None:
-        value = b.maximum(value, float(low))
-    return value if high is None else b.minimum(value, float(high))
+        value = b.maximum(value, region.operand(low).value)
+    return value if high is None else b.minimum(value, region.operand(high).value)
 
 
 def _clamp_max(region: Importer, node: fx.Node) -> Any:
-    return b.minimum(region.operand(node.args[0]).value, float(node.args[1]))
+    return b.minimum(region.operand(node.args[0]).value, region.operand(node.args[1]).value)
 
 
 def _extreme(name: str) -> Callable[[Importer, fx.Node], Any]:
@@ -86,7 +87,7 @@ def _extreme(name: str) -> Callable[[Importer, fx.Node], Any]:
 
 def _addcmul(region: Importer, node: fx.Node) -> Any:
     x, one, other = (region.operand(arg, node).value for arg in node.args)
-    return x + one * other * float(node.kwargs.get("value", 1))
+    return x + one * other * region.operand(node.kwargs.get("value", 1)).value
 
 
 def _lerp(region: Importer, node: fx.Node) -> Any:
@@ -127,7 +128,8 @@ def _masked_fill(region: Importer, node: fx.Node) -> Any:
 
 def _choice(node: fx.Node, condition: _core.Value, one: Any, other: Any) -> Any:
     if len(node.args) != 3 or any(
-            isinstance(arg, fx.Node) and value_of(arg).dtype == torch.float64 for arg in node.args):
+            getattr(arg.meta["val"], "dtype", None) == torch.float64
+            for arg in node.all_input_nodes):
         raise NotUnderstood("a choice of other types")
     return b.select(condition, one, other)
 
