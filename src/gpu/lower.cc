@@ -21,13 +21,8 @@ void require_choice(const GemmProgram& products, const Program& program, const D
 }
 
 void require_types(const Program& program, const DimValues& sizes, const LowerOptions& options) {
-  if (options.target->has_eight_bits) return;
-  for (const TensorDecl& tensor : program.tensors) {
-    require(tensor.dtype != DType::e4m3 && tensor.dtype != DType::e5m2,
-            ProgramSizes(program, sizes, options).description() + ": tensor '" + tensor.name +
-                "' has 8-bit floats, which the target " + std::string(options.target->name) +
-                " does not support; store it in bf16 or f16");
-  }
+  const std::string why = why_not_supported(program, *options.target);
+  require(why.empty(), ProgramSizes(program, sizes, options).description() + ": " + why);
 }
 
 // Renumbers the tensors of a part's launches: from the part's to the whole program's.
@@ -85,6 +80,21 @@ ProgramPlan plan_split(const Program& program, const DimValues& sizes, const Low
 }
 
 }  // namespace
+
+std::string why_no_eight_bits(const Target& target) {
+  if (target.has_eight_bits) return "";
+  return "8-bit floats, which the target " + std::string(target.name) + " does not support";
+}
+
+std::string why_not_supported(const Program& program, const Target& target) {
+  const std::string why = why_no_eight_bits(target);
+  if (why.empty()) return "";
+  for (const TensorDecl& tensor : program.tensors) {
+    if (tensor.dtype == DType::e4m3 || tensor.dtype == DType::e5m2)
+      return "tensor '" + tensor.name + "' has " + why + "; store it in bf16 or f16";
+  }
+  return "";
+}
 
 ProgramPlan plan_program(const Program& given, const DimValues& sizes,
                          const LowerOptions& options) {

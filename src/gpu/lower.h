@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "coda/dim.h"
@@ -22,6 +23,11 @@ struct ProgramPlan {
   KernelPlan plan;
   std::vector<PlannedPart> parts;
 };
+
+// Why the target has no kernels for 8-bit floats; empty: it has.
+std::string why_no_eight_bits(const Target& target);
+// Why the target has no kernels for this program, naming the tensor and the remedy; empty: it has.
+std::string why_not_supported(const Program& program, const Target& target);
 
 // Analyses a program: its kernels in order (usually one), each with the ways to emit it. If a
 // program does not fit into kernels, it is split. Throws Error naming the program, what does not

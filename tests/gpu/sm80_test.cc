@@ -133,26 +133,6 @@ TEST(Sm80, KernelsHaveNoDefect) {
   expect_no_defects(*compiler, sources, known_clean_kernels());
 }
 
-// Compiles every program of the library, except those with 8-bit floats, with its chosen tile.
-TEST(Sm80, LibraryProgramsHaveNoDefect) {
-  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
-  const NvrtcCompiler compiler(sm80());
-  LowerOptions options;
-  options.target = &sm80();
-  const DimValues sizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}, {"H", 16}};
-  std::set<std::string> sources;
-  for (const std::string& name : tests::library_names()) {
-    const Program program = tests::library_program(name);
-    const bool has_bytes = std::any_of(
-        program.tensors.begin(), program.tensors.end(),
-        [](const TensorDecl& t) { return t.dtype == DType::e4m3 || t.dtype == DType::e5m2; });
-    if (has_bytes) continue;
-    for (const KernelLaunch& launch : lower(program, sizes, options)) sources.insert(launch.source);
-  }
-  EXPECT_GE(sources.size(), 40U);
-  expect_no_defects(compiler, sources, known_clean_kernels());
-}
-
 // For a newer GPU the compiler writes PTX for sm_80.
 TEST(Sm80, IsPtxForNewerGpus) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";

@@ -16,7 +16,8 @@
 namespace coda::tests::eight_bits {
 namespace {
 
-using EightBits = OnGpu;
+using EightBits = WithEightBits<OnGpu>;
+using Bytes = OnGpu;
 
 // What tensor cores drop of a sum of 8-bit products: an instruction sums 32 of them, and cuts off
 // what is below 14 bits of the largest.
@@ -143,7 +144,7 @@ TEST_F(EightBits, NumbersBecomeTheNearestCode) {
 }
 
 // Whole numbers of a byte: ties to even, and what is outside of them, or no number.
-TEST_F(EightBits, NumbersBecomeTheNearestWholeNumberOfAByte) {
+TEST_F(Bytes, NumbersBecomeTheNearestWholeNumber) {
   std::vector<double> numbers{-1, -0.5, 255.49, 255.5, 1e30, -1e30, INFINITY, -INFINITY, NAN};
   for (int i = 0; i < 256; ++i)
     for (const double x : {0.0, 0.5, 0.49999, 0.50001}) numbers.push_back(i + x);

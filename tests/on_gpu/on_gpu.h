@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "coda/device.h"
+#include "gpu/lower.h"
 
 namespace coda::tests {
 
@@ -20,6 +21,17 @@ template <typename Parameter>
 class OnGpuWith : public ::testing::TestWithParam<Parameter> {
  protected:
   void SetUp() override { CODA_SKIP_WITHOUT_GPU(); }
+};
+
+// For tests of 8-bit floats, which not every target has (CODA_GPU_TARGET).
+template <typename Fixture>
+class WithEightBits : public Fixture {
+ protected:
+  void SetUp() override {
+    Fixture::SetUp();
+    const std::string why = gpu::why_no_eight_bits(gpu::chosen_target());
+    if (!this->IsSkipped() && !why.empty()) GTEST_SKIP() << "it needs " << why;
+  }
 };
 
 #undef CODA_SKIP_WITHOUT_GPU

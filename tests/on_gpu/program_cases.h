@@ -3,6 +3,7 @@
 // with 16-bit operands.
 #pragma once
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "coda/compile.h"
+#include "gpu/lower.h"
 #include "plan/blocks.h"
 #include "program/random_program.h"
 
@@ -23,14 +25,23 @@ inline Program read_program(const std::filesystem::path& path) {
   return parse_program(text.str());
 }
 
-// All .coda files of a folder of the sources, by name.
+// All .coda files of a folder of the sources that the target has kernels for, by name; prints which
+// others there are, and why.
 inline std::vector<Program> written_programs(const std::string& folder) {
   std::set<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".coda") paths.insert(entry.path());
   }
   std::vector<Program> programs;
-  for (const auto& path : paths) programs.push_back(read_program(path));
+  for (const auto& path : paths) {
+    Program program = read_program(path);
+    const std::string why = gpu::why_not_supported(program, gpu::chosen_target());
+    if (!why.empty()) {
+      std::printf("left out: program '%s': %s\n", program.name.c_str(), why.c_str());
+      continue;
+    }
+    programs.push_back(std::move(program));
+  }
   return programs;
 }
 

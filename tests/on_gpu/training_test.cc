@@ -99,7 +99,7 @@ TEST_P(TrainingOnGpu, TheSameBitsEachTimeAndFromARestoredState) {
 }
 
 // The update leaves the weights' copies in 8 bits, and finds the scales of the next step's.
-using EightBitTrainingOnGpu = TrainingOnGpu;
+using EightBitTrainingOnGpu = WithEightBits<TrainingOnGpu>;
 TEST_P(EightBitTrainingOnGpu, HasTheSameBitsEachTimeAndFromARestoredState) {
   settings_.model = tiny_model_of_wide_rows();
   for (const EightBits eight : {EightBits::fp8, EightBits::fp8_kept}) {
