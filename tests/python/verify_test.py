@@ -12,6 +12,7 @@ import torch
 import torch._dynamo
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import coda_cpp
 from coda_cpp.torch_backend import replace, report, verify
@@ -47,6 +48,33 @@ class Stateful(nn.Module):
         with torch.no_grad():
             self.calls.add_(1)
         return self.drop(self.norm(functional.silu(self.up(x))))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, WIDTH)
+
+    def _block(self, x):
+        return functional.silu(self.up(x.float().tanh().to(x.dtype)).float()).sin()
+
+    def forward(self, x):
+        return checkpoint(self._block, x, use_reentrant=False)
+
+
+class Experts(nn.Module):
+    """Of each expert some rows; the last rows are no expert's."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = (nn.Parameter(torch.randn(3, WIDTH, WIDTH) / 4) for _ in range(2))
+        self.head = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        ends = torch.tensor([4, 4, 13], dtype=torch.int32)
+        for weights in (self.up, self.down):
+            x = functional.silu(torch._grouped_mm(x, weights, offs=ends))
+        return functional.silu(self.head(x[:13]))
 
 
 def _without_bias():
@@ -126,6 +154,14 @@ class Verify(unittest.TestCase):
             found = coda_cpp.verify(model, input_ids=(batch := ids()), labels=batch)
             self.assertTrue(found, found)
             self.assertIn("loss", str(found).split("\n")[2])
+
+    def test_float64_reaches_recomputed_operations_and_grouped_products(self):
+        for model, most in ((Checkpointed(), 1e-6), (Experts().bfloat16(), 2e-2)):
+            with self.subTest(model=type(model).__name__):
+                x = torch.randn(16, WIDTH, dtype=next(model.parameters()).dtype)
+                found = coda_cpp.verify(model, x)
+                self.assertTrue(found, found)
+                self.assertLess(max(row.eager for row in found.rows), most)
 
     def test_planted_faults_are_bad(self):
         for fault, (target, make) in _FAULTS.items():

@@ -115,9 +115,10 @@ def _floats(made: Any) -> dict[str, torch.Tensor]:
 
 
 def _outcome(called: Callable, trained: Mapping[str, torch.Tensor], arguments: Sequence[Any],
-             named: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+             named: Mapping[str, Any], grad: Callable = torch.autograd.grad
+             ) -> dict[str, torch.Tensor]:
     """Results and gradients, in their own types. The gradients are those of the sum of the results
-    times random weights, so they depend on all values."""
+    times random weights, so they depend on all values. `grad` computes them."""
     found = _floats(called(*arguments, **named))
     generator = torch.Generator().manual_seed(0)
     total: Any = 0
@@ -128,7 +129,7 @@ def _outcome(called: Callable, trained: Mapping[str, torch.Tensor], arguments: S
             total = total + (tensor * factor.to(tensor)).sum()
     results = {name: tensor.detach() for name, tensor in found.items()}
     if isinstance(total, torch.Tensor) and trained:
-        gradients = torch.autograd.grad(total, list(trained.values()), allow_unused=True)
+        gradients = grad(total, list(trained.values()), allow_unused=True)
         results |= {f"{_GRADIENT} {name}": gradient
                     for name, gradient in zip(trained, gradients) if gradient is not None}
     return results
@@ -153,6 +154,15 @@ def _widened(value: Any) -> Any:
     return value.detach().double().requires_grad_(value.requires_grad)
 
 
+def _grad_in_mode(total: torch.Tensor, trained: Sequence[torch.Tensor], allow_unused: bool
+                  ) -> Sequence[torch.Tensor | None]:
+    """Like torch.autograd.grad, but a TorchFunctionMode stays active, for what checkpointing
+    recomputes."""
+    return torch.autograd.Variable._execution_engine.run_backward(
+        (total,), (torch.ones_like(total),), False, False, tuple(trained), allow_unused,
+        accumulate_grad=False)
+
+
 @contextlib.contextmanager
 def _in_float64() -> Iterator[None]:
     """Without autocast, and without conversions to narrower types within the model."""
@@ -166,6 +176,15 @@ def _in_float64() -> Iterator[None]:
         yield
 
 
+def _grouped_mm(rows: torch.Tensor, matrices: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """torch._grouped_mm of the rows of each expert, in types for which PyTorch has no kernel. Rows
+    behind the last expert's give zeros."""
+    ends = [0, *offs.tolist()]
+    made = [rows[begin:end] @ matrix for begin, end, matrix in zip(ends, ends[1:], matrices)]
+    rest = rows.new_zeros(len(rows) - ends[-1], matrices.shape[-1])
+    return torch.cat([*made, rest])
+
+
 class _Wide(torch.overrides.TorchFunctionMode):
     """Makes x.float(), x.to(torch.bfloat16) and dtype=torch.float32 use float64."""
 
@@ -176,6 +195,8 @@ class _Wide(torch.overrides.TorchFunctionMode):
                            kwargs: Any = None) -> Any:
         if function in self._METHODS:
             return args[0].double()
+        if function is torch._grouped_mm and (args[0].dim(), args[1].dim()) == (2, 3):
+            return _grouped_mm(args[0], args[1], kwargs["offs"])
         args, kwargs = pytree.tree_map(
             lambda leaf: torch.float64 if isinstance(leaf, torch.dtype) and leaf in self._NARROW
             else leaf, (args, kwargs or {}))
@@ -227,7 +248,8 @@ def verify(model: nn.Module, *arguments: Any, options: Mapping[str, Any] | None 
             if called is None:
                 wide, wide_given = copy.deepcopy(model).double(), pytree.tree_map(_widened, given)
                 with _in_float64():
-                    runs.append(_outcome(wide, _trained(wide, wide_given), *wide_given))
+                    runs.append(_outcome(wide, _trained(wide, wide_given), *wide_given,
+                                         grad=_grad_in_mode))
                 del wide
             else:
                 runs.append(_outcome(called, _trained(model, given), *given))
