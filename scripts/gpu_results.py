@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/results/on_gpu.md, the last run of the GPU tests: device, date, commit, counts.
+"""Writes docs/results/on_gpu.md, the last run of the GPU tests: device, date, commit, and counts
+for each target of kernels (CODA_GPU_TARGET).
 
 Reads the reports of ctest (JUnit) or of the test program itself (--gtest_output=xml:, one for each
-shard), and summaries of compute-sanitizer if given. Writes nothing if no test ran, because there
-was no GPU. Usage: gpu_results.py REPORT.xml... [--out FILE] [--commit TEXT] [--date DATE]
+shard), and summaries of compute-sanitizer if given. A target of whose tests none ran is left out;
+if that is so for all, because there was no GPU, nothing is written.
+Usage: gpu_results.py [TARGET=]REPORT.xml... [--out FILE] [--commit TEXT] [--date DATE]
 [--sanitizer LOG...]
 """
 
 import argparse
+import collections
 import datetime
 import pathlib
 import re
@@ -35,6 +38,8 @@ ABOUT = {
     "TrainingOnGpu": "the state in the GPU's memory: the course of the CPU, the same bits",
     "AttentionOnGpu": "attention against float64: cuDNN's in both orders, and the plain kernel",
     "EightBits": "operands of 8 bits: products, the same bits for every tile, codes",
+    "EightBitTrainingOnGpu": "training with products in 8 bits: the same bits",
+    "Bytes": "numbers that are stored as bytes",
     "BadInput": "what a caller may get wrong",
     "SmClock": "the benchmarks' marks on a stream",
 }
@@ -90,29 +95,44 @@ def sanitizer_lines(logs):
     return lines
 
 
-def document(root, commit, date, logs):
+def counts_of(root):
+    """By suite, how many tests had each outcome."""
     counts = {}
     for case in root.iter("testcase"):
         if case.get("status") == "notrun" and case.find("skipped") is None:
             continue  # of another shard
-        suite = counts.setdefault(suite_of(case), {"passed": 0, "failed": 0, "skipped": 0})
-        suite[outcome_of(case)] += 1
-    total = {key: sum(c[key] for c in counts.values()) for key in ("passed", "failed", "skipped")}
-    if total["passed"] + total["failed"] == 0:
+        counts.setdefault(suite_of(case), collections.Counter())[outcome_of(case)] += 1
+    return counts
+
+
+def summary(outcomes, always=("passed",)):
+    """"2 passed, 1 skipped": `always` and what is not 0."""
+    return ", ".join(f"{outcomes[key]} {key}" for key in ("passed", "failed", "skipped")
+                     if outcomes[key] or key in always)
+
+
+def document(roots, commit, date, logs):
+    """`roots`: by target, the reports."""
+    counts = {target: counts_of(root) for target, root in roots.items()}
+    totals = {target: sum(suites.values(), collections.Counter())
+              for target, suites in counts.items()}
+    targets = [t for t in roots if totals[t]["passed"] + totals[t]["failed"]]
+    if not targets:
         return None
-    result = f"{total['passed']} passed, {total['failed']} failed"
-    if total["skipped"]:
-        result += f", {total['skipped']} skipped"
-    order = [name for name in ABOUT if name in counts]
-    order += sorted(name for name in counts if name not in ABOUT)
+    devices = sorted({device_of(roots[target]) for target in targets})
+    names = {name for target in targets for name in counts[target]}
+    order = [name for name in ABOUT if name in names] + sorted(names - ABOUT.keys())
     lines = ["# The last run of the GPU tests", "",
-             "Written by `scripts/gpu_results.py`, which `make test-gpu` runs.", "",
+             "Written by `scripts/gpu_results.py`, which `make test-gpu` runs. A column for each",
+             "target of kernels ([gpu.md](../gpu.md)).", "",
              "| | |", "|---|---|",
-             f"| device | {device_of(root)} |", f"| date | {date} |", f"| commit | {commit} |",
-             f"| result | {result} |", "",
-             "| tests | passed | failed | of |", "|---|---|---|---|"]
-    lines += [f"| {name} | {counts[name]['passed']} | {counts[name]['failed']} | "
-              f"{ABOUT.get(name, '')} |" for name in order]
+             f"| device | {'; '.join(devices)} |", f"| date | {date} |", f"| commit | {commit} |"]
+    lines += [f"| {target} | {summary(totals[target], ('passed', 'failed'))} |"
+              for target in targets]
+    lines += ["", f"| tests | {' | '.join(targets)} | of |", "|---" * (len(targets) + 2) + "|"]
+    for name in order:
+        cells = [summary(counts[t][name], ()) if name in counts[t] else "" for t in targets]
+        lines.append(f"| {name} | {' | '.join(cells)} | {ABOUT.get(name, '')} |")
     if logs:
         lines += ["", "| compute-sanitizer | |", "|---|---|", *sanitizer_lines(logs)]
     return "\n".join(lines) + "\n"
@@ -126,13 +146,17 @@ def main():
     parser.add_argument("--date", default=datetime.date.today().isoformat())
     parser.add_argument("--sanitizer", nargs="*", default=[])
     arguments = parser.parse_args()
-    root = ElementTree.Element("reports")
+    roots = {}
     for report in arguments.reports:
+        target, equals, path = report.rpartition("=")
+        if not equals:
+            target = "sm90"
         try:
-            root.append(ElementTree.parse(report).getroot())
+            roots.setdefault(target, ElementTree.Element("reports")).append(
+                ElementTree.parse(path).getroot())
         except (OSError, ElementTree.ParseError) as error:
-            sys.exit(f"gpu_results: {report}: {error}")
-    text = document(root, arguments.commit or commit_of(), arguments.date, arguments.sanitizer)
+            sys.exit(f"gpu_results: {path}: {error}")
+    text = document(roots, arguments.commit or commit_of(), arguments.date, arguments.sanitizer)
     if text is not None:
         pathlib.Path(arguments.out).write_text(text)
 

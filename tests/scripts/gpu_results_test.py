@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The document of the GPU tests' last run is made of ctest's report and of the test program's own
-alike, names the device, counts what passed, and is left alone where no test ran."""
+alike, names the device, counts what passed under each target, and is left alone where no test ran.
+"""
 
 import pathlib
 import subprocess
@@ -52,9 +53,9 @@ class GpuResults(unittest.TestCase):
         self.make(_OF_CTEST)
         text = self.out.read_text()
         for line in ("| device | NVIDIA H200, driver |", "| date | 2026-01-02 |",
-                     "| commit | abc |", "| result | 2 passed, 1 failed, 1 skipped |"):
+                     "| commit | abc |", "| sm90 | 2 passed, 1 failed, 1 skipped |"):
             self.assertIn(line + "\n", text)
-        self.assertRegex(text, r"\| PlanPrograms \| 1 \| 1 \| every program of the LLaMA")
+        self.assertRegex(text, r"\| PlanPrograms \| 1 passed, 1 failed \| every program of the")
         self.make(_OF_THE_PROGRAM)
         self.assertEqual(self.out.read_text(), text)
 
@@ -77,7 +78,22 @@ class GpuResults(unittest.TestCase):
                 for name, s in zip("AB", status)) + "</testsuites>")
             reports.append(str(path))
         self.run_script(reports)
-        self.assertIn("| result | 2 passed, 0 failed |\n", self.out.read_text())
+        self.assertIn("| sm90 | 2 passed, 0 failed |\n", self.out.read_text())
+
+    def test_each_target_has_a_column(self):
+        (self.root / "sm90.xml").write_text(_OF_CTEST)
+        (self.root / "sm80.xml").write_text(_OF_CTEST.replace("Models/", "").replace(
+            "gpu.SameBits", "gpu.EightBits"))
+        (self.root / "none.xml").write_text(
+            '<testsuite><testcase name="gpu.A.B" status="notrun"/></testsuite>')
+        self.run_script([f"{t}={self.root / t}.xml" for t in ("sm90", "sm80", "none")])
+        text = self.out.read_text()
+        for line in ("| tests | sm90 | sm80 | of |", "| sm80 | 2 passed, 1 failed, 1 skipped |",
+                     "| Device | 1 passed | 1 passed | the device that these ran on |"):
+            self.assertIn(line + "\n", text)
+        self.assertRegex(text, r"\n\| SameBits \| 1 skipped \|  \| the same bits")
+        self.assertRegex(text, r"\n\| EightBits \|  \| 1 skipped \| operands of 8 bits")
+        self.assertNotIn("none", text)
 
     def test_without_a_gpu_the_last_document_stays(self):
         self.out.write_text("last\n")
