@@ -153,6 +153,10 @@ struct BackendOptions {
   int threads = 0;  // of the CPU backend; 0: OpenMP's default
   int device = -1;  // number of the GPU; -1: that of the thread's current CUDA context, else 0
   GpuAttention attention = GpuAttention::repeatable;
+  // Of the GPU, for sizes that vary from step to step: a kernel that would have to be compiled is
+  // replaced by one that this process has compiled for other sizes, with the same bits, if there is
+  // one. precompile() makes the faster kernel, which the next session of these sizes then has.
+  bool takes_compiled = false;
 };
 
 // "cpu": fast on x86-64 with AVX2 or AVX-512, slow on other CPUs. "gpu": an H100 or

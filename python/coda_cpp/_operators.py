@@ -24,6 +24,7 @@ from coda_cpp._calls import (
     TORCH_DTYPES, Backward, Bounded, Forward, facts, gradient_names, gradient_shapes, result_shapes)
 from coda_cpp._core import Error
 from coda_cpp.function import Function, Input, Output
+from coda_cpp.session import gpu_of
 
 _LIBRARY = torch.library.Library("coda_cpp", "DEF")
 DECLARED: dict[Any, Operator] = {}  # by the call target in a graph
@@ -320,9 +321,8 @@ def declare(operator: Operator) -> Operator:
         function = operator.function(operator.key(tensors, spec, numbers))
         made, sizes = result_shapes(function, tensors, needs)
         if tensors[0].device.type == "cuda":
-            gpu = torch.cuda.get_device_properties(tensors[0].device)
-            _precompile.start(function.phases(needs).plan, sizes,
-                               (gpu.multi_processor_count, gpu.name))
+            for plan in function.phases(needs).plans:
+                _precompile.start(plan, sizes, gpu_of(tensors[0].device))
         return [tensors[0].new_empty(shape, dtype=dtype) for shape, dtype in made]
 
     def fake_backward(tensors: list[torch.Tensor], key: str, needs: int) -> list[torch.Tensor]:

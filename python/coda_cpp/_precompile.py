@@ -3,12 +3,15 @@
 
 When torch.compile asks for the shapes of an operator's results, the operator's plan and sizes are
 known. From then on a thread compiles the plan's kernels into the kernel cache, where sessions find
-them. Plans that arrive during a compilation are then compiled together, each kernel once.
+them. Plans that arrive during a compilation are then compiled together, each kernel once. Later,
+the thread compiles kernels for sizes that first occur in a step, beside the steps.
 """
 
 from __future__ import annotations
 
 import atexit
+import dataclasses
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -18,28 +21,42 @@ from coda_cpp._core import Error
 
 Gpu = tuple[int, str]  # multiprocessors, name
 
+
+
+@dataclasses.dataclass
+class Work:
+    """The compilation of a plan's kernels for given sizes."""
+
+    plan: _core.Plan
+    sizes: dict[str, int]
+    is_done: bool = False
+
+
 _changed = threading.Condition()
-_known: dict[Any, _core.Plan] = {}
-_waiting: dict[Gpu, list[tuple[_core.Plan, dict[str, int]]]] = {}
+_known: dict[Any, Work] = {}  # which keeps the plans, so that no other plan gets such an id
+_waiting: dict[tuple[Gpu, int], list[Work]] = {}  # by GPU and number of threads
 _is_working = False
 
 
-def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu) -> None:
-    """Starts to compile the plan's kernels. A symbolic size has its value in this call."""
+def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu, beside: bool = False
+          ) -> Work | None:
+    """Starts to compile the plan's kernels. A symbolic size has its value in this call; None: it
+    has none. `beside`: with half of the processor's cores."""
     global _is_working
     sizes = {name: size if isinstance(size, int) else size.node.hint
              for name, size in sizes.items()}
     if not all(isinstance(size, int) for size in sizes.values()):
-        return
+        return None
     key = (id(plan), tuple(sizes.items()), gpu)
+    threads = max(1, (os.cpu_count() or 1) // 2) if beside else 0
     with _changed:
-        if key in _known:
-            return
-        _known[key] = plan  # a reference, so that no other plan gets this id
-        _waiting.setdefault(gpu, []).append((plan, dict(sizes)))
-        if not _is_working:
+        if key not in _known:
+            _known[key] = Work(plan, sizes)
+            _waiting.setdefault((gpu, threads), []).append(_known[key])
+        if _waiting and not _is_working:
             _is_working = True
             threading.Thread(target=_work, name="coda kernels", daemon=True).start()
+        return _known[key]
 
 
 def wait() -> None:
@@ -65,8 +82,10 @@ def _work() -> None:
                 _is_working = False
                 _changed.notify_all()
                 return
-            gpu, plans = _waiting.popitem()
+            (gpu, threads), works = _waiting.popitem()
         try:
-            _core.precompile(plans, *gpu)
+            _core.precompile([(work.plan, work.sizes) for work in works], *gpu, threads)
         except Error:  # the session compiles the kernels again and reports the error
             pass
+        for work in works:
+            work.is_done = True

@@ -14,7 +14,8 @@ from coda_cpp._core import Error
 
 _backends: dict[tuple[str, int], _core.Backend] = {}
 _lock = threading.Lock()
-RUNNERS = 64  # cached sessions of a plan: launches and their arguments, no memory for tensors
+# Cached sessions of a plan: launches and their arguments, 0.3 MB each, and no memory for tensors.
+RUNNERS = 256
 
 
 def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
@@ -70,14 +71,18 @@ def shape_of(tensor: _core.TensorInfo | TensorFacts, sizes: Mapping[str, int]) -
 
 
 class Runners:
-    """The sessions of a plan with one phase: one for each combination of sizes, device and
-    stream."""
+    """The sessions of a plan with one phase: one for each combination of sizes, device and stream.
+
+    On a GPU no step waits for a compiler once the plan has run: a session for other sizes takes
+    kernels that are already compiled, with the same bits. The fastest ones are compiled beside, and
+    then the session is made anew."""
 
     def __init__(self, plan: _core.Plan) -> None:
         self.tensors = facts_of(plan)
         self._plan = plan
         self._order = [tensor.name for tensor in self.tensors]
         self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
+        self._beside: dict[Any, _precompile.Work] = {}  # what sessions to be made anew wait for
         self._lock = threading.Lock()
 
     def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int]
@@ -93,13 +98,10 @@ class Runners:
         key = (sizes, device, stream)
         with self._lock:
             runner = self._kept.get(key)
-            if runner is None:
-                on = backend("gpu", device.index) if device.type == "cuda" else backend("cpu")
-                _precompile.wait()
-                runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order, is_lent=True)
-                self._kept[key] = runner
+            if runner is None or self._beside and key in self._beside and self._beside[key].is_done:
+                runner = self._kept[key] = self._made(key)
                 if len(self._kept) > RUNNERS:
-                    self._kept.popitem(last=False)
+                    self._beside.pop(self._kept.popitem(last=False)[0], None)
             self._kept.move_to_end(key)
         if not runner.lent_bytes:
             runner.run(addresses, stream)
@@ -112,6 +114,27 @@ class Runners:
             runner.run(addresses, stream, memory.data_ptr())
         else:
             _host_memory.run(runner, addresses)
+
+
+    def _made(self, key: Any) -> _core.PlanRunner:
+        sizes, device, _ = key
+        on = backend("cpu")
+        if device.type == "cuda":
+            on = backend("gpu", device.index)
+            if not self._kept:
+                _precompile.wait()
+            elif self._beside.pop(key, None) is None:
+                work = _precompile.start(self._plan, dict(sizes), gpu_of(device), beside=True)
+                if work is not None and not work.is_done:
+                    self._beside[key] = work
+        return _core.PlanRunner(self._plan, on, dict(sizes), self._order, is_lent=True)
+
+
+def gpu_of(device: Any) -> _precompile.Gpu:
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    return properties.multi_processor_count, properties.name
 
 
 class _HostMemory:

@@ -23,7 +23,7 @@ struct PythonBackend {
 std::shared_ptr<PythonBackend> open_backend(const std::string& name, int device) {
   auto opened = std::make_shared<PythonBackend>();
   const nb::gil_scoped_release released;
-  opened->backend = make_backend(name, {.threads = 0, .device = device});
+  opened->backend = make_backend(name, {.threads = 0, .device = device, .takes_compiled = true});
   return opened;
 }
 

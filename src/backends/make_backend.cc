@@ -33,6 +33,7 @@ std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOption
     gpu::GpuOptions gpu_options;
     gpu_options.device = options.device;
     gpu_options.attention = options.attention;
+    gpu_options.takes_compiled = options.takes_compiled;
     return gpu::make_gpu_backend(gpu_options);
   }
   throw Error("there is no backend named '" + std::string(name) +

@@ -67,8 +67,10 @@ LowerOptions with_strides(const LowerOptions& options, std::span<const int64_t> 
   return strided;
 }
 
-std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const Lowering& lowering,
-                               const LowerOptions& options, unsigned threads) {
+std::vector<Lowered> lower_all(
+    std::span<const AnnouncedProgram> programs, const Lowering& lowering,
+    const LowerOptions& options, unsigned threads,
+    const std::function<std::vector<KernelLaunch>(const KernelPlan&)>& made) {
   std::vector<Lowered> all(programs.size());
   parallel_for(all.size(), threads, [&](size_t i) {
     const auto& [program, sizes, strides, owns] = programs[i];
@@ -78,7 +80,7 @@ std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const
               owns,
               lowering(*program, sizes, with_strides(options, strides, owns)),
               {}};
-    all[i].launches = make(all[i].plan);
+    all[i].launches = made(all[i].plan);
   });
   return all;
 }
@@ -112,6 +114,7 @@ class GpuBackend : public Backend {
                 : [](const Program& program, const DimValues& sizes,
                      const LowerOptions& with) { return plan_program(program, sizes, with).plan; }),
         compile_threads_(options.compile_threads),
+        takes_compiled_(options.takes_compiled),
         attention_(options.attention),
         state_(std::make_shared<GpuState>()) {
     const auto context = std::make_shared<const Context>(options.device);
@@ -156,7 +159,10 @@ class GpuBackend : public Backend {
     std::future<void> attention = std::async(std::launch::async, [&] {
       for (const auto& [call, tensors, sizes] : calls) cudnn_attention(*call, tensors, sizes);
     });
-    announced_ = lower_all(programs, lowering_, lower_options_, compile_threads_);
+    announced_ = lower_all(
+        programs, lowering_, lower_options_, compile_threads_, [this](const KernelPlan& plan) {
+          return takes_compiled_ ? state_->kernels->soonest(plan) : gpu::make(plan);
+        });
     const auto make = [this](Lowered& one) {
       bool spills = false;
       for (const KernelLaunch& launch : one.launches)
@@ -180,6 +186,8 @@ class GpuBackend : public Backend {
     verify(program);
     auto tensors = kernel_tensors(program.name, {"", {}, program, {}}, program.tensors, sizes);
     Lowered announced = take_announced(program, sizes);
+    announced.program = {};  // the closure has its own
+    announced.plan = {};     // its launches are made
     const std::vector<int64_t> expected = announced.row_strides;
     // Keeps what is needed to lower the program again for other row strides.
     auto relower = [lowering = lowering_, program, sizes, options = lower_options_,
@@ -380,6 +388,7 @@ class GpuBackend : public Backend {
   Lowering lowering_;
   LowerOptions lower_options_;
   unsigned compile_threads_;
+  bool takes_compiled_;
   GpuAttention attention_;
   bool noticed_attention_ = false;
   std::shared_ptr<GpuState> state_;

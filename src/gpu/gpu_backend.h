@@ -30,6 +30,8 @@ struct GpuOptions {
   // A kernel may start while the previous one in the stream ends (programmatic dependent launch).
   // Ignored for drivers that cannot capture such launches into graphs.
   bool dependent_launch = true;
+  // For callers whose sizes vary from step to step: see BackendOptions.
+  bool takes_compiled = false;
 };
 
 // Throws Error if there is no GPU of the right kind, or no driver.

@@ -37,7 +37,7 @@ gpu::SpilledBytes kept_spills() {
   if (!std::filesystem::is_directory(cache.folder / "cubins", none)) return {};
   cache.notice = [](const std::string&) {};
   return [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache))](
-             const std::string& source) { return builder->kept_spilled_bytes(source); };
+             const std::string& source) { return builder->kept_spilled_bytes(source).value_or(0); };
 }
 
 }  // namespace

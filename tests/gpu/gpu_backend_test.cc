@@ -416,6 +416,54 @@ TEST_F(GpuBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
   }
 }
 
+// The best kernel of 8 rows is a, of 16 rows b; each serves both.
+TEST_F(GpuBackendTest, ASessionOfOtherSizesTakesWhatIsCompiledUntilItsBestKernelIs) {
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const auto source = [](const std::string& name) {
+    return "extern \"C\" __global__ void " + name + "() {}";
+  };
+  const Program program = program_of();
+  for (const bool takes : {true, false}) {
+    GpuOptions o = options();
+    const TempFolder folder;
+    o.cache.folder = folder.path();
+    o.takes_compiled = takes;
+    o.lowering = [&](const Program&, const DimValues& sizes, const LowerOptions&) {
+      const bool is_few = sizes.at("M") == 8;
+      PlannedKernel kernel;
+      kernel.emit = [&source, is_few](size_t way) {
+        KernelLaunch launch;
+        launch.function = (way == 0) == is_few ? "a" : "b";
+        launch.source = source(launch.function);
+        return launch;
+      };
+      kernel.more_ways = 1;
+      KernelPlan plan;
+      plan.kernels.push_back(kernel);
+      return plan;
+    };
+    const auto backend = make_gpu_backend(o);
+    const auto kernel_of = [&](int64_t rows) {
+      const DimValues sizes = {{"M", rows}, {"N", 64}};
+      const std::vector<AnnouncedProgram> programs = {{&program, sizes}};
+      backend->announce(programs, {});
+      const auto kernel = backend->prepare(program, sizes);
+      const Stream stream = Stream::make();
+      backend->use_stream(stream);
+      const DeviceTensor x(DType::bf16, rows, 64, stream);
+      const DeviceTensor y(DType::bf16, rows, 64, stream);
+      fake_->launches.clear();
+      kernel->run(std::vector<TensorView>{x.view(), y.view()});
+      return fake_->launches.at(0).function;
+    };
+    EXPECT_EQ(kernel_of(8), "a");
+    EXPECT_EQ(kernel_of(16), takes ? "a" : "b");
+    KernelBuilder(o.cache).build("beside", source("b"));
+    EXPECT_EQ(kernel_of(16), "b");
+    EXPECT_EQ(kernel_of(8), "a");
+  }
+}
+
 TEST_F(GpuBackendTest, AnnouncedCallsAreCompiledBeforeTheyArePrepared) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const DimValues sizes = {{"M", 8}};

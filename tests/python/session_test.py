@@ -14,7 +14,7 @@ import numpy
 import torch
 
 import coda_cpp
-from coda_cpp import _core, _precompile
+from coda_cpp import _core, _precompile, session
 from coda_cpp import builders as b
 
 _PROGRAM = """program scaled {
@@ -219,6 +219,39 @@ class Kernels(unittest.TestCase):
                     self.assertEqual(_core.precompile([(plan, sizes), (other, sizes)], 132), 1)
                 except coda_cpp.Error as error:
                     self.assertIn("NVRTC", str(error))
+
+    def test_a_session_of_other_sizes_does_not_wait_for_its_own_kernels(self):
+        may_end, compiled, made = threading.Event(), [], []
+
+        def precompile(plans, *_):
+            compiled.extend(sizes["M"] for _, sizes in plans)
+            self.assertTrue(may_end.wait(60))
+
+        def runner(plan, backend, sizes, order, is_lent):
+            made.append(sizes["M"])
+            return unittest.mock.Mock(lent_bytes=0)
+
+        runners = session.Runners(coda_cpp.Program.parse(_GPU_PROGRAM).plan())
+        device = unittest.mock.Mock(type="cuda", index=0)
+        patch = unittest.mock.patch
+        with (patch.object(session, "backend"), patch.object(_precompile, "_core") as core,
+              patch.object(session, "gpu_of", return_value=(132, "NVIDIA H200")),
+              patch.object(session._core, "PlanRunner", runner),
+              patch("torch._C._cuda_getCurrentRawStream", return_value=0, create=True)):
+            core.precompile = precompile
+
+            def run(rows):
+                runners.run((("M", rows),), device, [])
+
+            for rows in (8, 16, 24, 16, 8):
+                run(rows)
+            self.assertEqual(made, [8, 16, 24])
+            may_end.set()
+            _precompile.wait()
+            self.assertEqual(sorted(compiled), [16, 24])
+            for rows in (8, 16, 24, 16, 24):
+                run(rows)
+            self.assertEqual(made, [8, 16, 24, 16, 24])
 
     def test_a_process_that_ends_while_kernels_are_compiled_ends_well(self):
         script = f"""

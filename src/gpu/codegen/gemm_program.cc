@@ -3,7 +3,9 @@
 // (with canonical names and fewer operations).
 #include "gpu/codegen/gemm_program.h"
 
+#include <algorithm>
 #include <memory>
+#include <tuple>
 
 #include "coda/error.h"
 #include "gpu/codegen/gemm_emitter.h"
@@ -43,14 +45,22 @@ std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {
 
 namespace {
 
+// Between the configurations of a kernel.
+auto what_differs(const GemmConfig& choice) {
+  return std::tuple(choice.tile_m, choice.tile_n, choice.cluster_m, choice.cluster_n, choice.stages,
+                    choice.schedule);
+}
+
 // For each configuration: with `keeps_tables` (gemm_emitter.h), then without.
 constexpr size_t kWays = 2;
 
 }  // namespace
 
-PlannedKernel GemmProgram::planned(size_t kernel, std::vector<ChosenConfig> order) const {
+// `more`: how many of the order's last configurations are only for first_ready().
+PlannedKernel GemmProgram::planned(size_t kernel, std::vector<ChosenConfig> order,
+                                   size_t more) const {
   const auto shared = std::make_shared<const std::vector<ChosenConfig>>(std::move(order));
-  return {.ways = kWays * shared->size(),
+  return {.ways = kWays * (shared->size() - more),
           .emit =
               [this, kernel, shared](size_t way) {
                 return emit(kernel, (*shared)[way / kWays].choice, way % kWays == 0);
@@ -60,11 +70,23 @@ PlannedKernel GemmProgram::planned(size_t kernel, std::vector<ChosenConfig> orde
                 return "the kernel of program '" + name + "' spills registers with " +
                        (shared->size() == 1 ? "" : "every configuration, least with ") +
                        gpu::text((*shared)[way / kWays].choice);
-              }};
+              },
+          .more_ways = kWays * more};
 }
 
 PlannedKernel GemmProgram::planned(size_t kernel) const {
-  return planned(kernel, config_order(as_given_, map_, kernels_[kernel]));
+  std::vector<ChosenConfig> order = config_order(as_given_, map_, kernels_[kernel]);
+  if (takes_choice()) return planned(kernel, std::move(order));
+  const size_t first = order.size();
+  for (const RankedChoice& one : ranked(kernel)) {
+    const auto is_it = [&](const ChosenConfig& other) {
+      return what_differs(other.choice) == what_differs(one.choice);
+    };
+    if (!one.is_crowded && std::none_of(order.begin(), order.end(), is_it))
+      order.push_back({one.choice, ChoiceSource::model});
+  }
+  const size_t more = order.size() - first;
+  return planned(kernel, std::move(order), more);
 }
 
 PlannedKernel GemmProgram::planned(size_t kernel, const GemmConfig& choice) const {

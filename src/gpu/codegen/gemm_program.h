@@ -30,9 +30,10 @@ class GemmProgram {
   KernelClass class_of(size_t kernel) const;
   std::vector<SpaceWork> work_of(size_t kernel) const;
 
-  // The ways are the configurations of config_order(), each with and without `keeps_tables`. The
-  // second overload has the ways of a single choice, which must be one of ranked(). The result
-  // refers to this object, which must outlive it.
+  // The ways are the configurations of config_order(), each with and without `keeps_tables`; more
+  // ways are all other configurations that have enough registers. The second overload has the ways
+  // of a single choice, which must be one of ranked(). The result refers to this object, which must
+  // outlive it.
   PlannedKernel planned(size_t kernel) const;
   PlannedKernel planned(size_t kernel, const GemmConfig& choice) const;
   // The configuration of the way that make(planned(kernel), spilled) returns.
@@ -40,7 +41,7 @@ class GemmProgram {
   KernelLaunch emit(size_t kernel, const GemmConfig& choice, bool keeps_tables = true) const;
 
  private:
-  PlannedKernel planned(size_t kernel, std::vector<ChosenConfig> order) const;
+  PlannedKernel planned(size_t kernel, std::vector<ChosenConfig> order, size_t more = 0) const;
 
   // Configurations are chosen for the program as the caller wrote it (program_). Kernels are
   // emitted from renamed_, which has names that equal layers share, and no superfluous operations.

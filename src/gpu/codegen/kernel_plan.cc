@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses among the ways to emit a kernel by the spills that the compiler reported.
+// Chooses among the ways to emit a kernel by the spills that the compiler reported, or by what is
+// compiled.
 #include "gpu/codegen/kernel_plan.h"
-
-#include <optional>
 
 namespace coda::gpu {
 
@@ -30,6 +29,15 @@ MadeWay make(const PlannedKernel& kernel, const SpilledBytes& spilled) {
     least->launch.note = least->launch.note.empty() ? note : least->launch.note + "; " + note;
   }
   return *std::move(least);
+}
+
+std::optional<KernelLaunch> first_ready(
+    const PlannedKernel& kernel, const std::function<bool(const std::string& source)>& is_ready) {
+  for (size_t way = 0; way < kernel.ways + kernel.more_ways; ++way) {
+    KernelLaunch launch = kernel.emit(way);
+    if (is_ready(launch.source)) return launch;
+  }
+  return std::nullopt;
 }
 
 std::vector<KernelLaunch> make(const KernelPlan& plan, const SpilledBytes& spilled) {

@@ -2,10 +2,11 @@
 // The result of analysing a program, before any of its kernels is compiled: the kernels in order
 // and, for each kernel, the alternative ways to emit it, best first. Source text is emitted only
 // when a caller asks for a way. If a way spills registers, the caller that compiles takes the next
-// one.
+// one. A caller that must not wait for the compiler takes a way that is already compiled.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct PlannedKernel {
   std::function<KernelLaunch(size_t way)> emit;
   // The text of the note if every way spills. `way`: the way that spills least.
   std::function<std::string(size_t way)> spills_note;
+  // Further ways that `emit` takes, predicted to be slower: only for first_ready().
+  size_t more_ways = 0;
 };
 
 struct KernelPlan {
@@ -42,6 +45,10 @@ struct MadeWay {
 // Returns the first way that does not spill. If all ways spill, returns the way that spills least
 // and adds a note to its launch.
 MadeWay make(const PlannedKernel& kernel, const SpilledBytes& spilled);
+
+// The first of all ways whose source is ready; none if there is no such way.
+std::optional<KernelLaunch> first_ready(
+    const PlannedKernel& kernel, const std::function<bool(const std::string& source)>& is_ready);
 
 // Makes each kernel of a plan.
 std::vector<KernelLaunch> make(const KernelPlan& plan, const SpilledBytes& spilled = {});

@@ -66,15 +66,16 @@ int64_t KernelBuilder::spilled_bytes(const std::string& source) const {
   return found == spilled_.end() ? 0 : found->second;
 }
 
-int64_t KernelBuilder::kept_spilled_bytes(const std::string& source) {
+std::optional<int64_t> KernelBuilder::kept_spilled_bytes(const std::string& source) {
   std::optional<CompilerVersion> version;
   {
     const std::lock_guard lock(mutex_);
     version = known_version();
   }
-  if (!version) return 0;
+  if (!version) return std::nullopt;
   const auto found = cache_.find(key_of(*version, source));
-  return found ? found->spilled_bytes() : 0;
+  if (!found) return std::nullopt;
+  return found->spilled_bytes();
 }
 
 }  // namespace coda::gpu

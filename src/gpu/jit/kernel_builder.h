@@ -29,8 +29,8 @@ class KernelBuilder {
 
   // CompiledKernel::spilled_bytes() of a text that was built here; 0 for other texts.
   int64_t spilled_bytes(const std::string& source) const;
-  // The same for a text in the cache. Does not open the compiler.
-  int64_t kept_spilled_bytes(const std::string& source);
+  // The same for a text in the cache; none if it is not there. Does not open the compiler.
+  std::optional<int64_t> kept_spilled_bytes(const std::string& source);
 
   CubinCache& cache() { return cache_; }
   // Opens the compiler. Throws Error if there is none.

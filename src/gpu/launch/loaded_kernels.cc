@@ -23,12 +23,15 @@ LoadedKernels::~LoadedKernels() {
   }
 }
 
+std::optional<int64_t> LoadedKernels::compiled_spilled_bytes(const std::string& source) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(source);
+  if (found == entries_.end()) return std::nullopt;
+  return found->second.spilled_bytes;
+}
+
 int64_t LoadedKernels::compile(const std::string& program, const std::string& source) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = entries_.find(source);
-    if (found != entries_.end()) return found->second.spilled_bytes;
-  }
+  if (const auto known = compiled_spilled_bytes(source)) return *known;
   CompiledKernel kernel = builder_.build(program, source);
   const std::lock_guard lock(mutex_);
   const int64_t bytes = kernel.spilled_bytes();
@@ -38,6 +41,25 @@ int64_t LoadedKernels::compile(const std::string& program, const std::string& so
 
 std::vector<KernelLaunch> LoadedKernels::make(const std::string& program, const KernelPlan& plan) {
   return gpu::make(plan, [&](const std::string& source) { return compile(program, source); });
+}
+
+std::vector<KernelLaunch> LoadedKernels::soonest(const KernelPlan& plan) {
+  std::vector<KernelLaunch> launches;
+  for (const PlannedKernel& kernel : plan.kernels) {
+    bool is_known = false;  // of the last text
+    MadeWay best = gpu::make(kernel, [&](const std::string& source) {
+      std::optional<int64_t> bytes = compiled_spilled_bytes(source);
+      if (!bytes) bytes = builder_.kept_spilled_bytes(source);
+      is_known = bytes.has_value();
+      return bytes.value_or(0);
+    });
+    std::optional<KernelLaunch> ready;
+    if (!is_known)
+      ready = first_ready(
+          kernel, [&](const std::string& source) { return compiled_spilled_bytes(source) == 0; });
+    launches.push_back(ready ? *std::move(ready) : std::move(best.launch));
+  }
+  return launches;
 }
 
 DriverHandle LoadedKernels::load(const std::string& program, const KernelLaunch& launch) {

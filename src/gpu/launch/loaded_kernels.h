@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ class LoadedKernels {
   int64_t compile(const std::string& program, const std::string& source);
   // Compiles the ways of each kernel in order until one does not spill. Thread-safe.
   std::vector<KernelLaunch> make(const std::string& program, const KernelPlan& plan);
+  // Launches that need the compiler least: of each kernel the best way if it is in the cache, else
+  // the best one that this process has compiled, for other sizes, else the best way. Thread-safe.
+  std::vector<KernelLaunch> soonest(const KernelPlan& plan);
   // The function to launch, configured for the launch's shared memory. Throws Error naming the
   // program.
   DriverHandle load(const std::string& program, const KernelLaunch& launch);
@@ -43,6 +47,9 @@ class LoadedKernels {
     DriverHandle function = nullptr;
     uint32_t shared_bytes = 0;
   };
+
+  // The bytes that a text of this process spills; none if it was not compiled.
+  std::optional<int64_t> compiled_spilled_bytes(const std::string& source);
 
   std::shared_ptr<const Context> context_;
   KernelBuilder builder_;
