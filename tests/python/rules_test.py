@@ -357,7 +357,8 @@ class Arguments(unittest.TestCase):
                 "relu": F.relu, "relu6": F.relu6, "leaky_relu": F.leaky_relu, "elu": F.elu,
                 "softplus": F.softplus, "logsigmoid": F.logsigmoid, "hardtanh": F.hardtanh,
                 "hardsigmoid": F.hardsigmoid, "mish": F.mish, "selu": F.selu, "abs": torch.abs,
-                "clamp": lambda h: h.clamp(-1, 1), "threshold": lambda h: F.threshold(h, 1, 3),
+                "clamp": lambda h: h.clamp(-1, 1), "clamp_min": lambda h: h.clamp_min(1),
+                "clamp_max": lambda h: h.clamp_max(1), "threshold": lambda h: F.threshold(h, 1, 3),
                 "maximum": lambda h: torch.maximum(h, h * h),
                 "minimum": lambda h: torch.minimum(h, h * h)}.items():
             with self.subTest(name):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from coda_cpp.torch_backend.importer import Importer
 
 _aten = torch.ops.aten
+# At a bound clamp's gradient goes to the bound since PyTorch 2.14, before to the clamped operand.
+_BOUND_FIRST = torch.__version__ >= "2.14"
 
 
 def _elementwise(name: str, is_reversed: bool = False) -> Callable[[Importer, fx.Node], Any]:
@@ -62,18 +64,22 @@ def _square(region: Importer, node: fx.Node) -> Any:
     return x * x
 
 
+def _bounded(name: str, value: Any, bound: Any) -> Any:
+    """The maximum or minimum. If both are equal, the gradient goes to the first operand."""
+    return b.elementwise(name, [bound, value] if _BOUND_FIRST else [value, bound])
+
+
 def _clamp(region: Importer, node: fx.Node) -> Any:
-    """At a bound the gradient goes to the clamped operand, which is the first operand."""
     x, low, high = (*node.args, None, None)[:3]
     low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
     value = region.operand(x).value
     if low is not None:
-        value = b.maximum(value, region.operand(low).value)
-    return value if high is None else b.minimum(value, region.operand(high).value)
+        value = _bounded("max", value, region.operand(low).value)
+    return value if high is None else _bounded("min", value, region.operand(high).value)
 
 
 def _clamp_max(region: Importer, node: fx.Node) -> Any:
-    return b.minimum(region.operand(node.args[0]).value, region.operand(node.args[1]).value)
+    return _bounded("min", region.operand(node.args[0]).value, region.operand(node.args[1]).value)
 
 
 def _extreme(name: str) -> Callable[[Importer, fx.Node], Any]:
