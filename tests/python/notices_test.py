@@ -182,5 +182,45 @@ class EightBits(unittest.TestCase):
         self.assertEqual(self._notes(model, torch.randn(32, WIDTH).bfloat16()), [])
 
 
+class Faults(unittest.TestCase):
+    """An error that the backend does not raise on purpose, such as that of a function of PyTorch's
+    which has other parameters in another version."""
+
+    def setUp(self):
+        torch._dynamo.reset()
+        notices.warn_once.cache_clear()
+        self.model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH))
+        self.x = torch.randn(4, WIDTH)
+
+    def test_a_fault_is_the_backends_and_the_model_runs(self):
+        for step in ("Normal", "cut", "as_region", "prepare", "_compiled"):
+            recorder = Recorder()
+            torch._dynamo.reset()
+            notices.warn_once.cache_clear()
+            with self.subTest(step), patch.object(coda, step, side_effect=TypeError("5 given")), \
+                    self.assertLogs("coda_cpp", "WARNING") as logged:
+                found = torch.compile(self.model, backend=recorder)(self.x)
+                torch.testing.assert_close(found, self.model(self.x))
+                self.assertEqual(len(logged.output), 1)
+                self.assertIn(f"a fault of this backend, not of the model (coda_cpp "
+                              f"{coda_cpp.__version__} with PyTorch {torch.__version__}): "
+                              "TypeError: 5 given", logged.output[0])
+                if step != "_compiled":
+                    self.assertIn("remedy: report it", str(recorder.reports[0]))
+
+    def test_an_error_of_the_inner_compiler_is_its_own(self):
+        def broken(module, inputs):
+            raise OSError("no compiler")
+
+        module = torch.fx.symbolic_trace(nn.Identity())
+        with patch.object(coda, "_inner", lambda *_: broken), \
+                patch.object(coda, "fuse", lambda *_: fx.GraphModule({}, fx.Graph())), \
+                patch.object(coda, "inline", lambda _: True), \
+                patch.object(coda.equal_layers, "compiled", lambda *_: None), \
+                self.assertNoLogs("coda_cpp", "WARNING"), \
+                self.assertRaisesRegex(OSError, "no compiler"):
+            coda.coda(module, [self.x])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -31,7 +31,7 @@ from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
-    StrictError, eight_bits_that_do_nothing, warn_of_layers, warn_once, why_no_kernels)
+    StrictError, eight_bits_that_do_nothing, reason, warn_of_layers, warn_once, why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import as_region, keep_strides, results_of, widen
@@ -85,8 +85,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 if not is_left:
                     prepare(region, normal.kinds)
             except Exception as why:  # noqa: BLE001 (only this region is left to PyTorch)
-                is_expected = isinstance(why, (NotUnderstood, Error, InternalError))
-                text = str(why) if is_expected else f"{type(why).__name__}: {why}"
+                text = reason(why)
                 left[f"{what}: {text}"] += 1
                 for layer in linears.marked(part.graph):
                     layer.reason = f"in a region of {what}: {text}"
@@ -188,7 +187,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs unchanged)
         if chosen.strict:
             raise
-        fused, text = module, f"{type(why).__name__}: {why}"
+        fused, text = module, reason(why)
         layers = linears.unseen(module, text)
         vars(report).update(vars(Report(layers=layers, left=["all: " + text])))
     if report.not_fused:
@@ -204,19 +203,19 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
             warn_once(slow)
     _LOG.info("coda: %s", report)
     inner = _inner(chosen.inner, module)
-    if fused is not module:
-        try:
-            compiled = _compiled(fused, inputs, inner)
-        except RestartAnalysis:  # not an error: Dynamo makes another graph
+    if fused is module:
+        return inner(module, inputs)
+    try:
+        compiled = _compiled(fused, inputs, inner)
+    except RestartAnalysis:  # not an error: Dynamo makes another graph
+        raise
+    except Exception as why:  # noqa: BLE001
+        if chosen.strict:
             raise
-        except Exception as why:  # noqa: BLE001
-            if chosen.strict:
-                raise
-            warn_once(f"left to PyTorch: all: {type(why).__name__}: {why}")
-        else:
-            return (_without_autocast(compiled) if torch._C._is_any_autocast_enabled()
-                    else compiled)
-    return inner(module, inputs)
+        unfused = inner(module, inputs)  # raises if the inner compiler itself does not work
+        warn_once(f"left to PyTorch: all: {reason(why)}")
+        return unfused
+    return _without_autocast(compiled) if torch._C._is_any_autocast_enabled() else compiled
 
 
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:

@@ -16,11 +16,12 @@ import torch
 from torch._dynamo.exc import ShortenTraceback
 
 from coda_cpp import _core
-from coda_cpp._core import Error
+from coda_cpp._core import Error, InternalError
 from coda_cpp.function import EIGHT_BITS
 from coda_cpp.session import backend
+from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.options import Options
-from coda_cpp.torch_backend.report import Report
+from coda_cpp.torch_backend.report import FAULT, Report
 
 _ROWS = 16  # products in 8 bits need a multiple of this number of rows
 
@@ -55,6 +56,16 @@ def warn_of_layers(text: str) -> None:
     elif id(call) not in _warned:
         _warned[id(call)] = call
         warn_once(f"{text} (coda_cpp.explain tells of all graphs of the model)")
+
+
+def reason(why: Exception) -> str:
+    """What the user is told of an error that leaves operations to PyTorch. An error that the
+    backend does not raise itself is its own fault, often that of a version of PyTorch with which it
+    was not tested."""
+    if isinstance(why, (NotUnderstood, Error, InternalError)):
+        return str(why)
+    return (f"{FAULT} (coda_cpp {_core.version} with PyTorch {torch.__version__}): "
+            f"{type(why).__name__}: {why}")
 
 
 class StrictError(Error, ShortenTraceback):

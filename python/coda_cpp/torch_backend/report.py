@@ -17,8 +17,11 @@ from coda_cpp.torch_backend.replace import Region
 # (bench/peers/host_time_torch.py). A region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
 
+FAULT = "a fault of this backend, not of the model"
+
 # Remedies, by words in the reason; the first match is used.
 _REMEDIES = (
+    (FAULT, "report it with this text; another version of PyTorch may work (docs/pytorch.md)"),
     ("nothing beside it", "nothing needs to be done: a product alone is as fast in PyTorch; what "
                           "stands in brackets would have to be understood"),
     ("several types", "give the parameters one type, or use torch.autocast"),
