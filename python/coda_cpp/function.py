@@ -24,6 +24,7 @@ from coda_cpp._eight_bits import Scales
 from coda_cpp.session import Runners, TensorFacts, size_of
 
 _NOMINAL = 4096  # the default value of a symbol when costs are compared
+_PLAIN_RATE = 4e11  # operations a second of an H200's GEMMs in fp32; PyTorch's have 1e13 and more
 EIGHT_BITS = 1 << 62  # a flag in the bit mask of inputs that need gradients
 _ROWS = 16  # sizes of 8-bit operands must be multiples of this
 
@@ -223,9 +224,16 @@ class Function:
             if needs not in self._costs:
                 unfused = self._plan(needs, fuse=False)[0]
                 fused = [plan.cost(sizes, self._for_gpu) for plan in phases.plans]
-                self._costs[needs] = (tuple(map(sum, zip(*fused))),
-                                      unfused.cost(sizes, self._for_gpu))
+                flops, moved, seconds = map(sum, zip(*fused))
+                if self.has_plain_products:
+                    seconds += flops / _PLAIN_RATE
+                self._costs[needs] = (flops, moved, seconds), unfused.cost(sizes, self._for_gpu)
             return self._costs[needs]
+
+    @property
+    def has_plain_products(self) -> bool:
+        """Whether GEMMs run without tensor cores: a GPU's in fp32."""
+        return self._for_gpu and self._storage == "f32"
 
     def nominal_sizes(self) -> dict[str, int]:
         symbols: set[str] = set()

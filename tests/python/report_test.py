@@ -12,6 +12,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import coda_cpp
+from coda_cpp import builders as b
+from coda_cpp.function import Function, Input, Output
 from coda_cpp.torch_backend import coda
 from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.linears import LinearLayer
@@ -127,6 +129,7 @@ class Reports(unittest.TestCase):
         def taken(ours, theirs, needs=0):
             function = SimpleNamespace(
                 costs=lambda _: ((1, 2e6, ours), (1, 5e6, theirs)), nominal_sizes=dict,
+                has_plain_products=False,
                 phases=lambda _: SimpleNamespace(again=None, plans=[], plan=SimpleNamespace(
                     saved_bytes=lambda _: 7e6)))
             return Taken("fused_0", "linear, silu", SimpleNamespace(
@@ -143,6 +146,22 @@ class Reports(unittest.TestCase):
                           both.left), (2, 1, 3, ["n"], ["1 x a", "2 x b"]))
         self.assertIn("in all 0 programs; 4.00 MB moved, 10.00 MB without fusion; 14.00 MB saved "
                       "for the backward; predicted 0.300 ms, 0.700 ms without fusion", both.text())
+
+    def test_gemms_in_fp32_are_left_to_pytorch_on_a_gpu(self):
+        """They have no tensor cores: adapters of LoRA took 30 times as long."""
+        graph = coda_cpp.Graph()
+        x = graph.input("x", ("M", 1024))
+        down, up = graph.parameter("down", (16, 1024)), graph.parameter("up", (2048, 16))
+        y = b.gelu(b.linear(b.linear(x, down), up))
+        for storage, for_gpu in (("f32", True), ("bf16", True), ("f32", False)):
+            inputs = [Input(value.name, value, storage) for value in (x, down, up)]
+            function = Function("adapter", graph, inputs, [Output("y", y, storage)],
+                                storage=storage, for_gpu=for_gpu, nominal={"M": 1 << 17})
+            taken = Taken("fused_0", "linear, linear, gelu", SimpleNamespace(
+                needs=0, function=SimpleNamespace(function=function)))
+            is_left = storage == "f32" and for_gpu
+            self.assertEqual(taken.gains, not is_left)
+            self.assertEqual("in fp32 on a GPU" in taken.why_left, is_left)
 
     def test_layers_of_blocks_that_are_left_are_told(self):
         model = nn.Sequential(Mlp(), Mlp())

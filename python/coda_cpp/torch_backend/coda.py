@@ -92,7 +92,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 continue
             for layer in linears.marked(part.graph):
                 layer.by_cost_model = is_left
-                layer.reason = "fusion would gain nothing at these sizes" if is_left else ""
+                layer.reason = taken.why_left if is_left else ""
             if is_left:
                 report.without_gain.append(taken)
                 continue

@@ -57,6 +57,13 @@ class Taken:
         return ours + _CALL_SECONDS * (2 if self.region.needs else 1) < theirs
 
     @property
+    def why_left(self) -> str:
+        """Why a region that does not gain is left to PyTorch."""
+        if self.region.function.function.has_plain_products:
+            return "GEMMs in fp32 on a GPU are faster in PyTorch; in bf16 they are fused"
+        return "fusion would gain nothing at these sizes"
+
+    @property
     def _phases(self) -> Phases:
         return self.region.function.function.phases(self.region.needs)
 
@@ -184,9 +191,9 @@ class Report:
                               _NO_REMEDY)
                 lines += [f"  {text}", f"    remedy: {remedy}"]
         if self.without_gain:
-            lines.append("left to PyTorch, since fusion would gain nothing at these sizes (more "
-                         "rows a call change that):")
-            lines += ["  " + taken.summary().replace("\n", "\n  ") for taken in self.without_gain]
+            lines.append("left to PyTorch, since they would gain nothing:")
+            lines += ["  " + taken.summary().replace("\n", "\n  ") + f"\n    {taken.why_left}"
+                      for taken in self.without_gain]
         lines += [str(taken) if with_plans else taken.summary() for taken in self.taken]
         lines.append("all operations left to PyTorch:")
         return "\n".join(lines + [f"  {line}" for line in self.left or ["none"]])
