@@ -15,14 +15,14 @@ from torch.nn import functional
 
 from compiled import Recorder
 from coda_cpp.torch_backend import mask_proof
-from coda_cpp.torch_backend.mask_proof import Affine, Prover, Unproven, Where
+from coda_cpp.torch_backend.mask_proof import Affine, Element, Order, Prover, Unproven, Where
 
 _INTEGERS = (torch.int64, torch.int64, torch.int64, torch.int32, torch.int16, torch.int8,
              torch.uint8)
 
 
-def _values(found, shape):
-    """What is said of a tensor, as the tensor."""
+def _values(found, shape, of_node):
+    """What is said of a tensor, as the tensor. of_node: the values of nodes."""
     def of(one):
         made = torch.full(shape, one.constant, dtype=torch.int64)
         for dim, factor in enumerate(one.over(shape).factors):
@@ -30,12 +30,37 @@ def _values(found, shape):
                                                         for i in range(len(shape))])
             made = made + factor * coordinate
         return made
-    if isinstance(found, Affine):
-        return of(found)
+
+    def element(one):
+        read = of_node(one.base)[tuple(map(of, one.place))].to(torch.int64)
+        return (read + one.constant).expand(shape)
+
+    if not isinstance(found, Where):
+        return of(found) if isinstance(found, Affine) else element(found)
     made = torch.ones(shape, dtype=torch.bool)
     for one in found:
-        made &= of(one) >= 0
+        made &= (element(one.one) <= element(one.other) if isinstance(one, Order)
+                 else of(one) >= 0)
     return made
+
+
+def _of(prover, node):
+    """What is known of a tensor besides that it is itself."""
+    found = prover.of(node)
+    if isinstance(found, Element) and found.base is node:
+        raise Unproven
+    return found
+
+
+def packed_mask(mask, window):
+    """The mask [..., tokens, tokens] of documents that begin where `mask` does not show the token
+    in front."""
+    tokens = mask.shape[-1]
+    begins = torch.zeros(*mask.shape[:-1], dtype=torch.int64)
+    begins[..., 1:] = ~mask.diagonal(-1, -2, -1)
+    documents = begins.cumsum(-1)
+    seen = (documents[..., None] == documents[..., None, :]).tril()
+    return seen if window is None else seen.triu(-window)
 
 
 def _causal(tensor):
@@ -90,7 +115,8 @@ class Chance:
 
     def _integer(self):
         kind = self.draw.choice(("arange", "moved", "moved", "add", "sub", "mul", "neg", "to",
-                                 "cumsum", "diff", "index", "index", "cumsum of ones"))
+                                 "cumsum", "diff", "index", "index", "cumsum of ones", "unknown",
+                                 "documents"))
         if kind == "arange" or not self.integers:
             return self._arange()
         x, y = self.draw.choice(self.integers), self.draw.choice([*self.integers, self._number()])
@@ -102,6 +128,10 @@ class Chance:
             return self._call(kind, x)
         if kind == "to":
             return self._call(kind, x, self.draw.choice(_INTEGERS))
+        if kind == "unknown":
+            return self._call("remainder", x, self.draw.choice((2, 3, 5)))
+        if kind == "documents":
+            return self._call("cumsum", self._call("ne", x, self._number()), self._dim(x))
         if kind == "cumsum of ones":
             made = self._call("full", [self._size], self.draw.choice((1, 2, True)))
             return self._call("cumsum", made, 0)
@@ -118,7 +148,8 @@ class Chance:
 
     def _mask(self):
         kind = self.draw.choice(("compare", "compare", "compare", "compare", "ones", "both",
-                                 "either", "not", "moved", "tril", "where", "masked_fill"))
+                                 "either", "not", "moved", "tril", "where", "masked_fill",
+                                 "documents"))
         if kind in ("compare", "ones") or not self.masks:
             if kind == "ones" or not self.integers:
                 return self._call("full", [self._size] * self.draw.randint(1, 2),
@@ -126,6 +157,8 @@ class Chance:
             name = self.draw.choice(("ge", "gt", "le", "lt", "eq", "ne"))
             return self._call(name, self.draw.choice(self.integers),
                               self.draw.choice([*self.integers, *self.integers, self._number()]))
+        if kind == "documents":
+            return self._of_documents()
         x, y, z = (self.draw.choice(self.masks) for _ in range(3))
         if kind in ("both", "either"):
             return self._call({"both": "bitwise_and", "either": "bitwise_or"}[kind], x, y)
@@ -139,6 +172,22 @@ class Chance:
         if kind == "where":
             return self._call("where", x, y, z)
         return self._call("masked_fill", x, y, self.draw.random() < 0.5)
+
+    def _of_documents(self):
+        """A causal mask, in most cases, of tokens whose numbers are equal, or in order."""
+        arange = self._call("arange", self._size, dtype=torch.int64)
+        steps = self._call("diff", self._call("remainder", arange, self.draw.choice((2, 3))), 1, 0,
+                           self._call("slice", arange, 0, 0, 1))
+        made = None
+        for numbers, names in (
+                (arange, ("ge", "ge", "ge", "gt")),
+                (self.draw.choice([
+                    self._call("cumsum", self._call("ne", steps, self.draw.choice((1, 1, 0))), 0),
+                    *(one for one in self.integers if one.dim() == 1)]), ("eq", "eq", "ge"))):
+            mask = self._call(self.draw.choice(names), self._call("unsqueeze", numbers, 1),
+                              self._call("unsqueeze", numbers, 0))
+            made = mask if made is None else self._call("bitwise_and", made, mask)
+        return made
 
     def _float(self):
         kind = self.draw.choice(("full", "where", "masked_fill", "tril", "moved"))
@@ -172,7 +221,7 @@ _OVERLOADS = {"slice": ("Tensor",), "index": ("Tensor",), "transpose": ("int",),
               "select": ("int",), "to": ("dtype",), "where": ("self",),
               "arange": ("default", "start_step"), "add": ("Tensor", "Scalar"),
               "sub": ("Tensor", "Scalar"), "mul": ("Tensor", "Scalar"),
-              "masked_fill": ("Scalar",),
+              "masked_fill": ("Scalar",), "remainder": ("Scalar",),
               **dict.fromkeys(("ge", "gt", "le", "lt", "eq", "ne"), ("Tensor", "Scalar")),
               "bitwise_and": ("Tensor",), "bitwise_or": ("Tensor",)}
 
@@ -240,9 +289,9 @@ def _with_strides_written_to():
 
 
 class Masks(unittest.TestCase):
-    def _holds(self, node, found, value):
+    def _holds(self, node, found, value, of_node=lambda node: node.meta["val"]):
         """That a tensor is what is said of it."""
-        said = _values(found, tuple(value.shape))
+        said = _values(found, tuple(value.shape), of_node)
         if value.dtype.is_floating_point:
             said = torch.zeros(value.shape).masked_fill(~said, -torch.inf)
         self.assertTrue(torch.equal(said, value.to(said.dtype)), node)
@@ -256,8 +305,13 @@ class Masks(unittest.TestCase):
             for node in recorded.graph.nodes:
                 value, name = node.meta["val"], node.target._schema.name
                 is_causal = mask_proof.is_causal(prover, node)
+                packed = mask_proof.packed(prover, node)
+                if packed is not None:
+                    counts["packed"] += 1
+                    mask = value if value.dtype == torch.bool else value == 0
+                    self.assertTrue(torch.equal(mask, packed_mask(mask, packed.window)))
                 try:
-                    found = prover.of(node)
+                    found = _of(prover, node)
                 except Unproven:
                     counts[f"unproven {name}"] += 1
                     self.assertFalse(is_causal)
@@ -273,6 +327,7 @@ class Masks(unittest.TestCase):
             self.assertGreater(counts[f"proven aten::{name}"], 50, name)
             self.assertGreater(counts[f"unproven aten::{name}"], 20, name)
         self.assertGreater(counts["causal"], 60)
+        self.assertGreater(counts["packed"], 10)
         self.assertGreater(counts["negative index"], 20)
 
     def test_and_for_all_sizes_that_a_symbol_may_be(self):
@@ -296,10 +351,10 @@ class Masks(unittest.TestCase):
                     if traced_shape != list(value.shape):
                         break  # as well
                     try:
-                        found = prover.of(node)
+                        found = _of(prover, node)
                     except Unproven:
                         continue
-                    self._holds(node, found, value)
+                    self._holds(node, found, value, values.of.__getitem__)
                     proven += any(not isinstance(n, int) for n in node.meta["val"].shape)
         self.assertGreater(proven, 600)
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How PyTorch runs attention.
 
-If a mask is provably causal, is_causal is set instead, so that attention takes its fast path. The
-proof uses the graph that computes the mask (mask_proof.py). Other masks are not changed.
+If a mask is provably causal, is_causal is set instead, so that attention takes its fast path. If a
+mask is provably that of packed documents, or a window, attention runs within documents
+(documents.py). The proof uses the graph that computes the mask (mask_proof.py). Other masks are not
+changed.
 
 Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
 PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
@@ -11,18 +13,21 @@ PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import math
+import operator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch.backends import cuda
 
-from coda_cpp.torch_backend import mask_proof
+from coda_cpp.torch_backend import documents, mask_proof
+from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import is_one, same
 
 _aten = torch.ops.aten
-CAUSAL = "coda_causal"  # in a node's meta
+CAUSAL, PACKED = "coda_causal", "coda_packed"  # in an input's meta
 _ATTENTION = _aten.scaled_dot_product_attention.default
 
 
@@ -56,41 +61,139 @@ def _is_of(mask: fx.Node, query: Any, key: Any) -> bool:
         is_one(size) or same(size, of) for size, of in zip(mask[-3::-1], scores[-3::-1]))
 
 
-class Causal:
-    """Finds the causal masks of a graph."""
+def has_documents(query: torch.Tensor) -> bool:
+    """Whether PyTorch has attention for documents of different lengths for such queries."""
+    return (query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16)
+            and isinstance(query.shape[-1], int) and query.shape[-1] <= 256
+            and query.shape[-1] % 8 == 0
+            and torch.cuda.get_device_capability(query.device) >= (8, 0))
+
+
+class Masks:
+    """The causal masks of a graph, and the masks of packed documents."""
 
     def __init__(self, graph: fx.Graph) -> None:
+        self._graph = graph
         self._prover = mask_proof.Prover(mask_proof.written(graph))
+        self._bounds: dict[fx.Node, tuple[fx.Node, fx.Node]] = {}
+        self.given: list[fx.Node] = []  # masks that are inputs and whose bounds became inputs
 
-    def is_mask(self, node: fx.Node) -> bool:
+    def is_causal(self, node: fx.Node) -> bool:
         """Whether node[..., i, j] is the causal mask: True, or 0.0, only for j <= i."""
         if node.op == "placeholder":
             return bool(node.meta.get(CAUSAL))
         return mask_proof.is_causal(self._prover, node)
 
-    def tell(self, graph: fx.Graph) -> int:
+    def packed(self, node: fx.Node) -> mask_proof.Packed | None:
+        if node.op == "placeholder":
+            return node.meta.get(PACKED)
+        return mask_proof.packed(self._prover, node)
+
+    def bounds(self, mask: fx.Node) -> tuple[fx.Node, fx.Node]:
+        """The results of documents.BOUNDS for a mask of packed documents. If the mask is an input
+        of the graph, they become inputs too, behind all others."""
+        if mask not in self._bounds:
+            self._bounds[mask] = (self._new_inputs(mask) if mask.op == "placeholder"
+                                  else _bounds_of(mask))
+        return self._bounds[mask]
+
+    def _new_inputs(self, mask: fx.Node) -> tuple[fx.Node, fx.Node]:
+        *_, last = self._graph.find_nodes(op="placeholder")
+        begins = mask.meta["val"].new_empty(
+            math.prod(_rows(mask.meta["val"].shape)), dtype=torch.bool)
+        values = documents.BOUNDS(begins)
+        made = []
+        for name, value in zip(("bounds", "sizes"), values):
+            with self._graph.inserting_after(last):
+                last = self._graph.placeholder(name)
+            last.meta["val"] = value
+            made.append(last)
+        self.given.append(mask)
+        return tuple(made)
+
+    def tell(self) -> tuple[int, int]:
         """Replaces causal masks of attention calls by is_causal, and passes heads of keys and
-        values without repetition. Returns the number of changed calls."""
-        told = 0
-        for node in graph.nodes:
+        values without repetition. Calls with masks of packed documents become calls of
+        documents.ATTENTION. Returns the numbers of these calls."""
+        causal = packed = 0
+        for node in list(self._graph.nodes):
             if node.target is not _ATTENTION:
                 continue
             arguments = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
                                  node.args)) | node.kwargs
             mask = arguments.get("attn_mask")
-            if mask is None or not self.is_mask(mask) or not _is_of(
-                    mask, arguments["query"], arguments["key"]):
+            if mask is None or not _is_of(mask, arguments["query"], arguments["key"]):
                 continue
-            arguments |= {"attn_mask": None, "is_causal": True}
-            keys, values = _grouped(arguments["key"]), _grouped(arguments["value"])
-            if keys is not None and values is not None and keys[1] == values[1]:
-                arguments |= {"key": keys[0], "value": values[0], "enable_gqa": True}
-            names = ("query", "key", "value", "attn_mask")
-            node.args = tuple(arguments.pop(name) for name in names)
-            node.kwargs = arguments
-            told += 1
-        graph.eliminate_dead_code()
-        return told
+            if self.is_causal(mask):
+                _narrow(arguments)
+                arguments |= {"attn_mask": None, "is_causal": True}
+                names = ("query", "key", "value", "attn_mask")
+                node.args = tuple(arguments.pop(name) for name in names)
+                node.kwargs = arguments
+                causal += 1
+            elif _may_pack(arguments) and (found := self.packed(mask)) is not None:
+                _narrow(arguments)
+                _pack(node, arguments, self.bounds(mask), found.window)
+                packed += 1
+        self._graph.eliminate_dead_code()
+        return causal, packed
+
+
+def _narrow(arguments: dict[str, Any]) -> None:
+    keys, values = _grouped(arguments["key"]), _grouped(arguments["value"])
+    if keys is not None and values is not None and keys[1] == values[1]:
+        arguments |= {"key": keys[0], "value": values[0], "enable_gqa": True}
+
+
+def _rows(shape: Sequence[Any]) -> tuple[Any, Any]:
+    """The batch and the tokens of a mask."""
+    return (shape[0] if len(shape) == 4 else 1), shape[-1]
+
+
+def _may_pack(arguments: dict[str, Any]) -> bool:
+    query, key, value, mask = (arguments[name].meta["val"] for name in (
+        "query", "key", "value", "attn_mask"))
+    scale = arguments.get("scale")
+    return (has_documents(query) and query.dim() == key.dim() == value.dim() == 4
+            and all(map(same, value.shape, key.shape))
+            and same(query.shape[0], _rows(mask.shape)[0]) and not arguments.get("dropout_p")
+            and not arguments.get("is_causal")
+            and (scale is None or isinstance(scale, (int, float))))
+
+
+def _bounds_of(mask: fx.Node) -> tuple[fx.Node, fx.Node]:
+    """A document begins where a token does not see the token in front of it, and with each row."""
+    def put(target: Any, *arguments: Any) -> fx.Node:
+        return insert(before, target, *arguments, like=mask)
+
+    before = mask.next
+    rows = put(_aten.select.int, mask, 1, 0) if mask.meta["val"].dim() == 4 else put(
+        _aten.unsqueeze.default, mask, 0)
+    ones = put(_aten.to.dtype, put(_aten.ones_like.default, put(
+        _aten.select.int, rows, -1, 0)), torch.int64)
+    places = put(_aten.sub.Tensor, put(_aten.cumsum.default, ones, -1), 1)
+    in_front = put(_aten.clamp_min.default, put(_aten.sub.Tensor, places, 1), 0)
+    seen = put(_aten.squeeze.dim, put(
+        _aten.gather.default, rows, -1, put(_aten.unsqueeze.default, in_front, -1)), -1)
+    is_other = put(_aten.eq.Scalar if mask.meta["val"].dtype == torch.bool else _aten.ne.Scalar,
+                   seen, 0)
+    begins = put(_aten.bitwise_or.Tensor, is_other, put(_aten.eq.Scalar, places, 0))
+    made = put(documents.BOUNDS, put(_aten.flatten.using_ints, begins))
+    return put(operator.getitem, made, 0), put(operator.getitem, made, 1)
+
+
+def _pack(node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, fx.Node],
+          window: int | None) -> None:
+    scale = arguments.get("scale")
+    if scale is None:
+        scale = arguments["query"].meta["val"].shape[-1] ** -0.5
+    turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
+              for name in ("query", "key", "value")]
+    rows = [insert(node, _aten.flatten.using_ints, x, 0, 1) for x in turned]
+    made = insert(node, documents.ATTENTION, *rows, *bounds, float(scale),
+                  -1 if window is None else window)
+    whole = insert(node, _aten.view_as.default, insert(node, operator.getitem, made, 0), turned[0])
+    replace(node, insert(node, _aten.transpose.int, whole, 1, 2))
 
 
 @contextlib.contextmanager

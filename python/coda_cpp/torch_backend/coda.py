@@ -38,6 +38,7 @@ from coda_cpp.torch_backend.replace import as_region, keep_strides, results_of, 
 from coda_cpp.torch_backend.report import Report, Taken
 from coda_cpp.torch_backend.rules import FREE
 
+_MASKS = "coda_masks"  # in a block's meta: inputs whose bounds it reads (see attention.Masks)
 _LOG = logging.getLogger("coda_cpp")
 
 
@@ -57,7 +58,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
         report.left.append(f"all: {why}")
         report.layers += linears.unseen(module, str(why))
         return module
-    report.causal += normal.told_causal
+    report.causal += normal.causal_calls
+    report.packed += normal.packed_calls
     report.layers += linears.mark(normal.module, normal.refused)
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
     proposed = map(without_parts, propose(normal.module.graph, normal.apart, normal.before))
@@ -70,7 +72,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     left: collections.Counter[str] = collections.Counter()
     regions: set[fx.Node] = set()
-    changes = bool(normal.told_causal)
+    changes = bool(normal.causal_calls or normal.packed_calls)
     for node in list(fused.graph.nodes):
         if node.op == "call_module":
             part = fused.get_submodule(node.target)
@@ -116,6 +118,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     if narrowed:
         widen(fused.graph, narrowed, regions)
     keep_strides(fused.graph, module.graph)
+    fused.meta[_MASKS] = normal.masks.given
     fused.recompile()
     return fused
 
@@ -126,6 +129,7 @@ def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Repo
     whether the block changed."""
     call = normal.calls[node.args[2]]
     made = block = None
+    operands: list[Any] = []
     if call.target is higher_order.CHECKPOINT:
         block = call.graph.owning_module.get_submodule(call.args[0].target)
         operands = higher_order.operands(node, call)
@@ -135,8 +139,24 @@ def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Repo
             made = fuse(block, inputs, report, options, [normal.facts(o) for o in operands],
                         normal.kinds)
     changes = made is not block
-    higher_order.put_back(fused, node, call, made if changes else None)
+    back = higher_order.put_back(fused, node, call, made if changes else None)
+    if changes:
+        _pass_bounds(normal, made, operands, back)
     return changes
+
+
+def _pass_bounds(normal: Normal, block: fx.GraphModule, operands: Sequence[Any], call: fx.Node
+                 ) -> None:
+    """Passes the bounds of packed documents to a block that reads them instead of a mask."""
+    inputs = dict(zip(block.graph.find_nodes(op="placeholder"), operands))
+    masks = block.meta[_MASKS]
+    bounds = [one for mask in masks for one in normal.masks.bounds(inputs[mask])]
+    for mask in masks:
+        if not mask.users:
+            block.graph.erase_node(mask)
+            del inputs[mask]
+    call.args = (call.args[0], *inputs.values(), *bounds)
+    block.recompile()
 
 
 def _inner(name: str, module: fx.GraphModule

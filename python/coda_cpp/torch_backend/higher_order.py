@@ -192,10 +192,10 @@ def as_called(node: fx.Node) -> Iterator[None]:
 
 
 def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
-             block: fx.GraphModule | None = None) -> None:
-    """Replaces the stand-in by its call. The call's subgraph is `block` if it was fused; otherwise
-    the call runs under its autocast state. Subgraphs keep Dynamo's names, because caches identify
-    graphs by their text."""
+             block: fx.GraphModule | None = None) -> fx.Node:
+    """Replaces the stand-in by its call, which is returned. The call's subgraph is `block` if it
+    was fused; otherwise the call runs under its autocast state. Subgraphs keep Dynamo's names,
+    because caches identify graphs by their text."""
     graph, new = module.graph, _given(node, call)
     section = node.meta.get(AUTOCAST) if block is None else None
     with graph.inserting_before(node):
@@ -214,3 +214,4 @@ def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
     back.meta["val"] = node.meta.get("val")
     node.replace_all_uses_with(back)
     graph.erase_node(node)
+    return back

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves facts about a mask from the operations that compute it, without reading values.
 
-An integer tensor is described as an affine function of its coordinates (Affine), a boolean tensor
-as the set of coordinates where it is True (Where), and a floating-point tensor of zeros and minus
-infinities as the set where it is 0. A rule for each operation describes its result, or raises
-Unproven.
+An integer tensor is described as an affine function of its coordinates (Affine) or as elements of
+another tensor (Element), a boolean tensor as the set of coordinates where it is True (Where), and a
+floating-point tensor of zeros and minus infinities as the set where it is 0. A rule for each
+operation describes its result, or raises Unproven. Nothing is known about the values of an integer
+tensor without a description, but equal elements of it are equal.
 
 The rules are sound because:
 - A dimension of size 1 has only the coordinate 0, so it has no factor, also after broadcasting.
@@ -15,6 +16,9 @@ The rules are sound because:
 - A symbolic size may be any number in [1, 2^40]: an empty tensor has no wrong elements, and a
   longer tensor does not fit into memory. Two sizes with the same text are equal.
 - Nothing is known about a tensor that is written in place, directly or through a view.
+
+One fact is assumed: positions that increase by 1 from token to token, and the sums of a position
+and a window, do not exceed the range of int64.
 """
 
 from __future__ import annotations
@@ -31,7 +35,10 @@ from torch import fx
 
 from coda_cpp.torch_backend.layout import is_one, same
 
+_aten = torch.ops.aten
 _LONGEST = 2**40
+_CONVERSIONS = (_aten.to.dtype, _aten.to.dtype_layout, _aten.to.device, _aten._to_copy.default)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class Unproven(Exception):
@@ -50,6 +57,9 @@ class Affine:
         factors = (0,) * (len(shape) - len(self.factors)) + self.factors
         return Affine(self.constant, tuple(
             0 if is_one(size) else factor for size, factor in zip(shape, factors, strict=True)))
+
+    def mapped(self, change: Callable[[Affine], Affine]) -> Affine:
+        return change(self)
 
     def plus(self, other: Affine, times: int = 1) -> Affine:
         dims = max(len(self.factors), len(other.factors))
@@ -83,11 +93,41 @@ class Affine:
         return self.least(shape) >= info.min and -negated.least(shape) <= info.max
 
 
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """The element of the tensor `base` with these coordinates, plus a constant."""
+
+    base: fx.Node
+    place: tuple[Affine, ...]
+    constant: int = 0
+
+    def over(self, shape: Sequence[Any]) -> Element:
+        return self.mapped(lambda one: one.over(shape))
+
+    def mapped(self, change: Callable[[Affine], Affine]) -> Element:
+        return Element(self.base, tuple(map(change, self.place)), self.constant)
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """One element of a tensor is at most another element of the same tensor."""
+
+    one: Element
+    other: Element
+
+    def over(self, shape: Sequence[Any]) -> Order:
+        return self.mapped(lambda one: one.over(shape))
+
+    def mapped(self, change: Callable[[Affine], Affine]) -> Order:
+        return Order(self.one.mapped(change), self.other.mapped(change))
+
+
 class Where(frozenset):
-    """The set of coordinates at which all of these affine functions are at least 0."""
+    """The set of coordinates at which all of these affine functions are at least 0, and all of
+    these orders hold."""
 
     def over(self, shape: Sequence[Any]) -> Where:
-        return _all(at_least_0(one.over(shape)) for one in self)
+        return _all(_holds(one.over(shape)) for one in self)
 
     def __invert__(self) -> Where:
         if not self:
@@ -95,6 +135,8 @@ class Where(frozenset):
         if len(self) > 1:
             raise Unproven
         (one,) = self
+        if not isinstance(one, Affine):
+            raise Unproven
         return at_least_0(Affine(-1).plus(one, -1))
 
     def both(self, other: Where) -> Where:
@@ -127,14 +169,28 @@ def at_least_0(of: Affine) -> Where:
     return Where({Affine(of.constant // divisor, tuple(f // divisor for f in of.factors))})
 
 
+def _at_most(one: Element, other: Element) -> Where:
+    if one.base is not other.base:
+        raise Unproven
+    return EVERYWHERE if one == other else Where({Order(one, other)})
+
+
+def _holds(one: Affine | Order) -> Where:
+    return at_least_0(one) if isinstance(one, Affine) else _at_most(one.one, one.other)
+
+
 class Prover:
     """The known facts about the tensors of a graph."""
 
     def __init__(self, written: Iterable[fx.Node] = ()) -> None:
         """`written`: tensors that are written in place."""
-        self._known: dict[fx.Node, Affine | Where | None] = dict.fromkeys(written)
+        self._known: dict[fx.Node, Affine | Element | Where | None] = dict.fromkeys(written)
+        self._written = set(self._known)
 
-    def of(self, node: Any) -> Affine | Where:
+    def is_written(self, node: fx.Node) -> bool:
+        return node in self._written
+
+    def of(self, node: Any) -> Affine | Element | Where:
         if isinstance(node, bool):
             return EVERYWHERE if node else NOWHERE
         if isinstance(node, int):
@@ -158,7 +214,7 @@ class Prover:
         found = self.of(node)
         if found in (EVERYWHERE, NOWHERE) and _dtype(node) == torch.bool:
             return Affine(int(found == EVERYWHERE))
-        if isinstance(found, Where):
+        if not isinstance(found, Affine):
             raise Unproven
         return found
 
@@ -169,10 +225,19 @@ class Prover:
             return found
         raise Unproven
 
-    def _find(self, node: fx.Node) -> Affine | Where:
+    def _find(self, node: fx.Node) -> Affine | Element | Where:
         value = node.meta.get("val")
-        if (node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload)
-                or not isinstance(value, torch.Tensor)):
+        if not isinstance(value, torch.Tensor):
+            raise Unproven
+        try:
+            return self._derived(node, value)
+        except Unproven:
+            if value.dtype not in _INTEGERS:
+                raise
+            return whole(node)
+
+    def _derived(self, node: fx.Node, value: torch.Tensor) -> Affine | Element | Where:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             raise Unproven
         schema = node.target._schema
         rule = _RULES.get(schema.name.removeprefix("aten::"))
@@ -184,6 +249,13 @@ class Prover:
         if isinstance(found, Affine) and not found.fits(value.dtype, value.shape):
             raise Unproven
         return found
+
+
+def whole(node: fx.Node) -> Element:
+    """The tensor as elements of itself."""
+    shape = node.meta["val"].shape
+    return Element(node, tuple(Affine(0, tuple(int(i == j) for j in range(len(shape))))
+                               for i in range(len(shape)))).over(shape)
 
 
 def _dtype(operand: Any) -> torch.dtype | None:
@@ -229,7 +301,7 @@ def _filled(of: Any = None) -> Callable[[Prover, torch.Tensor, dict], Affine | W
     return lambda _, value, given: _typed(given["fill_value"] if of is None else of, value.dtype)
 
 
-def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     """Also for conversions that change no value. (Every integer result is checked to fit its
     type.)"""
     before = _tensor(given["self"]).dtype
@@ -239,7 +311,7 @@ def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | W
 
 
 def _moved(prover: Prover, x: Any, order: Sequence[int | None],
-           change: Callable[[Affine], Affine] = lambda found: found) -> Affine | Where:
+           change: Callable[[Affine], Affine] = lambda found: found) -> Affine | Element | Where:
     """Dimension i of the result is dimension order[i] of x; None: a new dimension, along which x is
     repeated."""
     found, shape = prover.of(x), _tensor(x).shape
@@ -248,24 +320,24 @@ def _moved(prover: Prover, x: Any, order: Sequence[int | None],
         one = change(one.over(shape))
         return Affine(one.constant, tuple(0 if i is None else one.factors[i] for i in order))
 
-    if isinstance(found, Affine):
-        return moved(found)
-    return _all(at_least_0(moved(one)) for one in found)
+    if isinstance(found, Where):
+        return _all(_holds(one.mapped(moved)) for one in found)
+    return found.mapped(moved)
 
 
-def _unsqueeze(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _unsqueeze(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     new = given["dim"] % value.dim()
     return _moved(prover, given["self"], [
         None if i == new else i - (i > new) for i in range(value.dim())])
 
 
-def _expand(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _expand(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     shift = value.dim() - _tensor(given["self"]).dim()
     return _moved(prover, given["self"], [
         None if i < shift else i - shift for i in range(value.dim())])
 
 
-def _viewed(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _viewed(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     """A view that only adds and drops dimensions of size 1."""
     before = _tensor(given["self"]).shape
     kept = [i for i, size in enumerate(before) if not is_one(size)]
@@ -277,14 +349,14 @@ def _viewed(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
     return _moved(prover, given["self"], [places.get(i) for i in range(value.dim())])
 
 
-def _transpose(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _transpose(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     order = list(range(value.dim()))
     a, b = given["dim0"], given["dim1"]
     order[a], order[b] = order[b], order[a]
     return _moved(prover, given["self"], order)
 
 
-def _permute(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _permute(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     return _moved(prover, given["self"], [dim % value.dim() for dim in given["dims"]])
 
 
@@ -297,7 +369,7 @@ def _begin(start: Any, size: Any) -> int:
     return max(start + size, 0) if start < 0 else start
 
 
-def _slice(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _slice(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     dim, step = given["dim"] % value.dim(), given["step"]
     start = _begin(given["start"], _tensor(given["self"]).shape[dim])
     if type(step) is not int:
@@ -311,19 +383,26 @@ def _slice(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
     return _moved(prover, given["self"], range(value.dim()), change)
 
 
-def _select(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+def _select(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
     dim, index = given["dim"] % (value.dim() + 1), given["index"]
     start = _begin(index, _tensor(given["self"]).shape[dim])
     return _moved(prover, given["self"], [i + (i >= dim) for i in range(value.dim())],
                   lambda found: found.plus(Affine(start * found.factors[dim])))
 
 
-def _sum(sign: int) -> Callable[[Prover, torch.Tensor, dict], Affine]:
-    def rule(prover: Prover, _: torch.Tensor, given: dict) -> Affine:
+def _sum(sign: int) -> Callable[[Prover, torch.Tensor, dict], Affine | Element]:
+    def rule(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element:
         alpha = given.get("alpha", 1)
         if type(alpha) is not int:
             raise Unproven
-        return prover.affine(given["self"]).plus(prover.affine(given["other"]), sign * alpha)
+        one, other = prover.of(given["self"]), prover.affine(given["other"])
+        if not isinstance(one, Element):
+            return prover.affine(given["self"]).plus(other, sign * alpha)
+        constant = one.constant + sign * alpha * other.constant
+        if not other.is_constant or abs(constant) > _LONGEST or {
+                value.dtype, _dtype(given["self"])} != {torch.int64}:
+            raise Unproven
+        return dataclasses.replace(one, constant=constant)
     return rule
 
 
@@ -342,11 +421,19 @@ def _product(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where
     return Affine(0).plus(b, a.constant)
 
 
-def _comparison(of: Callable[[Affine], Where]) -> Callable[[Prover, torch.Tensor, dict], Where]:
+def _unknown(one: Element, other: Element) -> Where:
+    raise Unproven
+
+
+def _comparison(of: Callable[[Affine], Where], of_elements: Callable[[Element, Element], Where]
+                = _unknown) -> Callable[[Prover, torch.Tensor, dict], Where]:
     """The rule of a comparison. `of` maps the difference of the operands to the set where it
-    holds."""
+    holds, `of_elements` operands that are elements."""
     def rule(prover: Prover, value: torch.Tensor, given: dict) -> Where:
         operands = given["self"], given["other"]
+        elements = [prover.of(x) for x in operands]
+        if all(isinstance(one, Element) for one in elements):
+            return of_elements(*(one.over(value.shape) for one in elements))
         values = [_tensor(x) if isinstance(x, fx.Node) else x for x in operands]
         found = [prover.affine(x).over(value.shape) for x in operands]
         compared = torch.result_type(*values)
@@ -355,6 +442,14 @@ def _comparison(of: Callable[[Affine], Where]) -> Callable[[Prover, torch.Tensor
             raise Unproven
         return of(found[0].plus(found[1], -1))
     return rule
+
+
+def _less(one: Element, other: Element) -> Where:
+    return _at_most(dataclasses.replace(one, constant=one.constant + 1), other)
+
+
+def _same_elements(one: Element, other: Element) -> Where:
+    return _at_most(one, other).both(_at_most(other, one))
 
 
 def _equal(difference: Affine) -> Where:
@@ -467,15 +562,17 @@ def _difference(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
     return first
 
 
-def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
+def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element:
     """x[i, j, ...] with an index for each dimension."""
     x, indices = given["self"], given["indices"]
     shape = _tensor(x).shape
     if None in indices or len(indices) != len(shape):
         raise Unproven
-    read = prover.affine(x).over(shape)
-    made = Affine(read.constant, (0,) * value.dim())
-    for size, factor, index in zip(shape, read.factors, indices):
+    read = prover.of(x)
+    if isinstance(read, Where):
+        raise Unproven
+    places = []
+    for size, index in zip(shape, indices):
         if _tensor(index).dtype not in (torch.int64, torch.int32):
             raise Unproven  # a mask
         where = prover.affine(index).over(value.shape)
@@ -486,8 +583,15 @@ def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine:
         beyond = Affine(-1).plus(where, -1)  # plus the size: the distance to the end
         if where.least(value.shape) < 0 or beyond.least(value.shape, size) < 0:
             raise Unproven
-        made = made.plus(where, factor)
-    return made
+        places.append(where)
+
+    def at_places(one: Affine) -> Affine:
+        made = Affine(one.constant, (0,) * value.dim())
+        for factor, place in zip(one.factors, places):
+            made = made.plus(place, factor)
+        return made
+
+    return read.over(shape).mapped(at_places)
 
 
 _RULES: dict[str, Callable[[Prover, torch.Tensor, dict], Affine | Where]] = {
@@ -500,11 +604,13 @@ _RULES: dict[str, Callable[[Prover, torch.Tensor, dict], Affine | Where]] = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "squeeze"), _viewed),
     "slice": _slice, "select": _select,
     "add": _sum(1), "sub": _sum(-1), "neg": _negated, "mul": _product,
-    "ge": _comparison(at_least_0),
-    "gt": _comparison(lambda difference: at_least_0(difference.plus(Affine(-1)))),
-    "le": _comparison(lambda difference: at_least_0(Affine(0).plus(difference, -1))),
-    "lt": _comparison(lambda difference: at_least_0(Affine(-1).plus(difference, -1))),
-    "eq": _comparison(_equal), "ne": _comparison(lambda difference: ~_equal(difference)),
+    "ge": _comparison(at_least_0, lambda one, other: _at_most(other, one)),
+    "gt": _comparison(lambda difference: at_least_0(difference.plus(Affine(-1))),
+                      lambda one, other: _less(other, one)),
+    "le": _comparison(lambda difference: at_least_0(Affine(0).plus(difference, -1)), _at_most),
+    "lt": _comparison(lambda difference: at_least_0(Affine(-1).plus(difference, -1)), _less),
+    "eq": _comparison(_equal, _same_elements),
+    "ne": _comparison(lambda difference: ~_equal(difference)),
     **dict.fromkeys(("__and__", "bitwise_and", "logical_and"), _both),
     **dict.fromkeys(("__or__", "bitwise_or", "logical_or"), _either),
     **dict.fromkeys(("bitwise_not", "logical_not"), _not),
@@ -541,17 +647,139 @@ def written(graph: fx.Graph) -> set[fx.Node]:
 def is_causal(prover: Prover, node: fx.Node) -> bool:
     """Whether node[..., i, j] is True (or 0.0, for an added mask) for j <= i, and False (or minus
     infinity) otherwise, for all i and j. There must be more than one i and more than one j."""
+    rest = _besides_causal(prover, node)
+    return rest is not None and not rest
+
+
+def _besides_causal(prover: Prover, node: fx.Node) -> set[Affine | Order] | None:
+    """What the mask requires besides j <= i. None if it does not require j <= i, or not only."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dim() < 2 or is_one(value.shape[-1]) or (
             not same(*value.shape[-2:])):
-        return False
+        return None
     if value.dtype != torch.bool and not value.dtype.is_floating_point:
-        return False
+        return None
     try:
         found = prover.where(node)
     except Unproven:
-        return False
+        return None
+    found = _by_documents(prover, found)
     causal = Affine(0, (0,) * (value.dim() - 2) + (1, -1))
-    return causal in found and NOWHERE != found and all(
-        one.least(value.shape) >= 0 or one.plus(causal, -1).least(value.shape) >= 0
-        for one in found - {causal})
+    if causal not in found or found == NOWHERE:
+        return None
+    return {one for one in found - {causal} if not isinstance(one, Affine) or not (
+        one.least(value.shape) >= 0 or one.plus(causal, -1).least(value.shape) >= 0)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """A causal mask of documents that follow each other: node[..., i, j] requires j <= i, that no
+    document begins behind j up to i, and i - j <= window, unless the window is None. So the
+    elements [i, i - 1] say where documents begin."""
+
+    window: int | None
+
+
+def packed(prover: Prover, node: fx.Node) -> Packed | None:
+    """What the mask is, if that is proven and it is not just causal. The mask is a matrix, or has a
+    matrix for each batch, the same for all heads."""
+    rest = _besides_causal(prover, node)
+    dims = node.meta["val"].dim() if rest else 0
+    if dims not in (2, 4):
+        return None
+    row, column = (Affine(0, tuple(int(i == dim) for i in range(dims)))
+                   for dim in (dims - 2, dims - 1))
+    orders = {one for one in rest if isinstance(one, Order)}
+    for one in orders:
+        if Order(one.other, one.one) not in orders or not _is_contiguous(prover, one, row, column):
+            return None
+    windows = [one.constant for one in rest - orders
+               if one == Affine(one.constant, column.plus(row, -1).factors)]
+    if len(windows) < len(rest - orders) or min(windows, default=1) < 1:
+        return None
+    return Packed(min(windows, default=None))
+
+
+def _is_contiguous(prover: Prover, equal: Order, row: Affine, column: Affine) -> bool:
+    """Whether all elements between two equal ones, of the coordinates i and j, equal them. Their
+    other coordinates may only depend on the batch."""
+    places = list(zip(equal.one.place, equal.other.place))
+    apart = [dim for dim, (one, other) in enumerate(places) if one != other]
+    batch = len(row.factors) - 3
+    return len(apart) == 1 and {*places[apart[0]]} == {row, column} and (
+        equal.one.constant == equal.other.constant) and not any(
+        any(one.factors[max(batch, 0):]) for dim, (one, _) in enumerate(places)
+        if dim != apart[0]) and _is_sorted(prover, equal.one.base, apart[0])
+
+
+def _is_sorted(prover: Prover, node: Any, dim: int) -> bool:
+    """Whether the elements never decrease along the dimension."""
+    if not isinstance(node, fx.Node) or prover.is_written(node) or _dtype(node) != torch.int64:
+        return False
+    if node.target is _aten.sub.Tensor and not node.kwargs:
+        # The sum of all elements before one: the end of a document belongs to the document.
+        counts = node.args[0]
+        return (_is_sorted(prover, counts, dim) and counts.target is _aten.cumsum.default
+                and _counted(prover, counts) is _counted(prover, node))
+    if node.target is not _aten.cumsum.default or node.args[1] % node.meta["val"].dim() != dim:
+        return False
+    return _counted(prover, node) is not None
+
+
+def _counted(prover: Prover, node: fx.Node) -> fx.Node | None:
+    """The boolean tensor that is the last operand of the node, or its operand as integers."""
+    found = node.args[1] if node.target is _aten.sub.Tensor else node.args[0]
+    while isinstance(found, fx.Node) and not prover.is_written(found):
+        if _dtype(found) == torch.bool:
+            return found
+        if _dtype(found) not in _INTEGERS or found.target not in _CONVERSIONS:
+            break
+        found = found.args[0]
+    return None
+
+
+def _by_documents(prover: Prover, found: Where) -> Where:
+    """The same set, with orders of positions as orders of tokens. A document begins where the
+    position does not increase by 1, so tokens of one document are in the order of their
+    positions."""
+    documents = [one.one for one in found if isinstance(one, Order)
+                 and Order(one.other, one.one) in found]
+    made = EVERYWHERE
+    for one in found:
+        if isinstance(one, Order) and one.one.base not in {of.base for of in documents}:
+            for of in documents:
+                dim = _dim_of_positions(prover, of.base, one.one.base)
+                equal = [o for o in found if isinstance(o, Order) and o.one.base is of.base]
+                if dim is not None and any(
+                        (o.one.place, o.other.place) == (one.one.place, one.other.place)
+                        for o in equal):
+                    made = made.both(at_least_0(
+                        one.other.place[dim].plus(one.one.place[dim], -1).plus(
+                            Affine(one.other.constant - one.one.constant))))
+                    break
+            else:
+                made = made.both(Where({one}))
+        else:
+            made = made.both(_holds(one))
+    return made
+
+
+def _dim_of_positions(prover: Prover, documents: fx.Node, positions: fx.Node) -> int | None:
+    """The dimension along which `documents` counts how often the positions do not increase by 1."""
+    if documents.target is not _aten.cumsum.default:
+        return None
+    dim = documents.args[1] % documents.meta["val"].dim()
+    differs = _counted(prover, documents)
+    if differs is None or differs.target is not _aten.ne.Scalar or differs.args[1] != 1:
+        return None
+    steps = differs.args[0]
+    if steps.target is not _aten.diff.default or steps.kwargs or len(steps.args) != 4:
+        return None
+    x, count, along, before = steps.args
+    value = x.meta["val"]
+    if any(map(prover.is_written, (documents, steps, x))) or (
+            count != 1 or along % value.dim() != dim or not is_one(_tensor(before).shape[dim])
+            or {value.dtype, _dtype(documents)} != {torch.int64}
+            or prover.of(x) != whole(positions)):
+        return None
+    return dim

@@ -59,8 +59,8 @@ class Normal:
         canonical.rewrite(graph)
         row_order.rewrite(graph)
         loss_forms.rewrite(graph)
-        self.causal = attention.Causal(graph)
-        self.told_causal = self.causal.tell(graph)
+        self.masks = attention.Masks(graph)
+        self.causal_calls, self.packed_calls = self.masks.tell()
         _mark_needs(graph, written.memory())
         self.refused: dict[fx.Node, str] = {}
         self.apart: set[tuple[fx.Node, fx.Node]] = set()
@@ -79,7 +79,9 @@ class Normal:
         if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             return {}
         return {NEEDS: node.meta.get(NEEDS, False), WEIGHT: node.meta.get(WEIGHT, False),
-                EQUAL_HALVES: has_equal_halves(node), attention.CAUSAL: self.causal.is_mask(node)}
+                EQUAL_HALVES: has_equal_halves(node),
+                attention.CAUSAL: self.masks.is_causal(node),
+                attention.PACKED: self.masks.packed(node)}
 
     def _annotate(self, node: fx.Node) -> None:
         if node.target not in RULES:
