@@ -9,29 +9,20 @@ import sys
 from collections.abc import Callable
 
 import coda_cpp
-from coda_cpp import _core
+from coda_cpp import _cache, _core
 from coda_cpp._core import Error
 
 _OLDEST = (2, 11)  # version of PyTorch
 
 
-def _cache_folder() -> str:
-    """The same folder as gpu::default_cache_folder() in C++."""
-    for variable, below in (("CODA_CACHE_DIR", ""), ("XDG_CACHE_HOME", "coda"),
-                            ("HOME", ".cache/coda")):
-        if os.environ.get(variable):
-            return str(pathlib.Path(os.environ[variable], below))
-    return ""
-
-
 def _cache() -> str:
-    folder = _cache_folder()
-    if not folder:
+    folder = _cache.folder()
+    if folder is None:
         return "none, so kernels are compiled anew in each process: set CODA_CACHE_DIR"
-    parent = next(p for p in (pathlib.Path(folder), *pathlib.Path(folder).parents) if p.exists())
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         return f"{folder} cannot be written: set CODA_CACHE_DIR"
-    kernels = list(pathlib.Path(folder, "cubins").glob("*.cubin"))
+    kernels = list((folder / "cubins").glob("*.cubin"))
     megabytes = sum(kernel.stat().st_size for kernel in kernels) / 1e6
     return f"{folder}, {len(kernels)} kernels, {megabytes:.1f} MB"
 

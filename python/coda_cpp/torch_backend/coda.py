@@ -25,7 +25,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
 from coda_cpp.torch_backend import (
-    attention, equal_layers, floats, higher_order, linears, options as choices)
+    attention, equal_layers, floats, higher_order, linears, measure, options as choices)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -83,7 +83,11 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 region, rounded = as_region(part, operands, is_gpu, narrowed, options.products,
                                             options.objective)
                 taken = Taken(node.target, what, region)
-                is_left = options.cost_model and not taken.gains
+                if options.cost_model == "measure" and taken.gains:
+                    taken.measured = measure.measured(
+                        part, region, _compiler(options.inner, False),
+                        repr((options.inner, options.products, options.objective)))
+                is_left = bool(options.cost_model) and not taken.gains
                 if not is_left:
                     prepare(region, normal.kinds)
             except Exception as why:  # noqa: BLE001 (only this region is left to PyTorch)

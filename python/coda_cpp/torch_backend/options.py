@@ -15,19 +15,20 @@ from coda_cpp._core import Error
 class Options:
     """`inner`: the backend that compiles the rest ("inductor", "aot_eager", or another one's name).
     `strict`: a linear layer that is left to PyTorch is an Error, unless the cost model left it.
-    `cost_model`: a region that would gain nothing is left to PyTorch. `products`: "fp8" computes
+    `cost_model`: a region that would gain nothing is left to PyTorch, by prediction or, with
+    "measure", by timing it once on this machine (measure.py). `products`: "fp8" computes
     the products of bf16 regions in 8 bits in training (docs/fp8.md). `objective`: "speed" saves for
     the backward what is read faster than recomputed."""
 
     inner: str = "inductor"
     strict: bool = False
-    cost_model: bool = True
+    cost_model: bool | str = True
     products: str = ""
     objective: str = "memory"
 
 
 _CHOICES: dict[str, tuple] = {
-    "strict": (False, True), "cost_model": (False, True),
+    "strict": (False, True), "cost_model": (False, True, "measure"),
     "products": ("", *_core.eight_bits_names()), "objective": ("memory", "speed")}
 
 

@@ -111,7 +111,7 @@ class Region(torch.nn.Module):
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def _hint(size: Any) -> int:
+def hint(size: Any) -> int:
     """The current value of a size, which may be symbolic."""
     return int(size) if isinstance(size, int) else int(size.node.hint)
 
@@ -120,7 +120,7 @@ _functions: dict[str, GraphFunction] = {}
 _lock = threading.Lock()
 
 
-def _text(nodes: Sequence[fx.Node]) -> str:
+def text_of(nodes: Sequence[fx.Node]) -> str:
     """The operations as text, with numbers for nodes."""
     place = {node: i for i, node in enumerate(nodes)}
     return repr([(str(node.target) if node.op == "call_function" else node.op,
@@ -136,7 +136,7 @@ def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, 
     products = products if region.storage == torch.bfloat16 else ""
     given = [(value.name, value.shape, value.dtype, value.is_table, source.form)
              for (_, source), value in region.inputs.items()]
-    key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal, products,
+    key = repr((given, text_of(nodes), list(outputs), region.storage, for_gpu, nominal, products,
                 objective, rounded))
     with _lock:
         if key not in _functions:
@@ -186,10 +186,10 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
         results.append(Result(node, placeholders, None if is_narrow else made.dtype))
     if {node for node, _ in region.inputs} != {node for node in placeholders if _is_tensor(node)}:
         raise NotUnderstood("it does not read all that it is given")
-    nominal = {"M": _hint(region.rows)}
+    nominal = {"M": hint(region.rows)}
     for (node, source), value in region.inputs.items():
         if source.form == "table" and value.is_table:
-            nominal[str(value.shape[0])] = _hint(value_of(node).numel()) // source.columns
+            nominal[str(value.shape[0])] = hint(value_of(node).numel()) // source.columns
     place = {node: i for i, node in enumerate(placeholders)}
     weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
     rounded = {i: inputs[place[node]].args[0] for i, (node, _) in enumerate(region.inputs)
@@ -266,11 +266,11 @@ def keep_strides(graph: fx.Graph, given: fx.Graph) -> None:
         value = like.meta.get("example_value") if isinstance(like, fx.Node) else None
         if not isinstance(value, torch.Tensor) or not _is_tensor(made):
             continue
-        strides = list(map(_hint, value.stride()))
-        if strides == list(map(_hint, value_of(made).stride())):
+        strides = list(map(hint, value.stride()))
+        if strides == list(map(hint, value_of(made).stride())):
             continue
         order = sorted(range(value.dim()), key=lambda dim: -strides[dim])
-        if _is_dense([_hint(value.shape[dim]) for dim in order], [strides[dim] for dim in order]):
+        if _is_dense([hint(value.shape[dim]) for dim in order], [strides[dim] for dim in order]):
             back = [order.index(dim) for dim in range(value.dim())]
             turned = insert(output, torch.ops.aten.permute.default, made, order, like=made)
             dense = insert(output, torch.ops.aten.contiguous.default, turned, like=made)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times regions, for the option "cost_model": "measure".
+
+A region runs on random tensors of the sizes that come, forward and backward: fused, and as the
+inner compiler makes it of PyTorch's operations. Both times are stored in the cache folder, so that
+a region is timed once on a machine. The measurements of a process take at most SECONDS; then the
+prediction decides. Values do not matter to the time, except indices, which are all 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import operator
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch import config as functorch_config
+from torch._guards import tracing
+
+from coda_cpp import _cache, _core
+from coda_cpp.torch_backend.replace import Region, hint, text_of
+
+SECONDS = 10.0
+_RUNS = 5  # whose mean is a time
+_TIMES = 3  # of which the shortest counts
+
+_LOG = logging.getLogger("coda_cpp")
+_known: dict[str, tuple[float, float] | None] = {}
+_spent = 0.0
+
+
+def measured(part: fx.GraphModule, region: Region, compiler: Callable, options: str
+             ) -> tuple[float, float] | None:
+    """Seconds of a call, forward and backward, of the region and of the part's operations compiled
+    by `compiler`. None: there was no time or no memory left to measure. `options`: all else that
+    the times depend on."""
+    global _spent
+    key = _key(part, region, options)
+    if key not in _known:
+        _known[key] = _stored(key)
+        if _known[key] is None and _spent < SECONDS:
+            begin = time.perf_counter()
+            try:
+                _known[key] = _measure(part, region, compiler)
+            except Exception as why:  # noqa: BLE001 (the prediction decides)
+                _LOG.info("coda: a region could not be timed: %s: %s", type(why).__name__, why)
+            else:
+                _store(key, _known[key])
+            _spent += time.perf_counter() - begin
+    return _known[key]
+
+
+def _key(part: fx.GraphModule, region: Region, options: str) -> str:
+    sizes, device = [], torch.device("cpu")
+    for value, dtype, needs in region.operands:
+        if isinstance(value, torch.Tensor):
+            device = value.device
+            sizes.append((list(map(hint, value.shape)), list(map(hint, value.stride())),
+                          dtype, needs))
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    facts = (text_of(list(part.graph.nodes)), sizes, name, torch.__version__, _core.version,
+             options)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _stored(key: str) -> tuple[float, float] | None:
+    folder = _cache.folder()
+    if folder is None:
+        return None
+    try:
+        ours, theirs = json.loads((folder / "regions" / key).read_text())
+    except (OSError, ValueError):
+        return None
+    return float(ours), float(theirs)
+
+
+def _store(key: str, times: tuple[float, float] | None) -> None:
+    folder = _cache.folder()
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):  # then it is timed again
+        (folder / "regions").mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder / "regions", delete=False) as file:
+            json.dump(times, file)
+        os.replace(file.name, folder / "regions" / key)
+
+
+def _measure(part: fx.GraphModule, region: Region, compiler: Callable) -> tuple[float, float]:
+    devices = {value.device for value, _, _ in region.operands if isinstance(value, torch.Tensor)}
+    gpus = [device for device in devices if device.type == "cuda"]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tracing(None))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch.random.fork_rng(gpus))
+        for device in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        # A backward that is compiled later, as by default, counts as one of the model's graph.
+        stack.enter_context(functorch_config.patch(
+            enable_autograd_cache=False, force_non_lazy_backward_lowering=True))
+        given = [_random(*operand) for operand in region.operands]
+        count = len(part.graph.find_nodes(op="placeholder"))
+        results = part.graph.output_node().args[0]
+        made = len(results) if isinstance(results, (tuple, list)) else 0
+        times = [_seconds(compiler(_calling(module, len(given), used, made), given), given)
+                 for module, used in ((region, len(given)), (part, count))]
+    if gpus:
+        torch.cuda.empty_cache()
+    return times[0], times[1]
+
+
+def _random(value: Any, dtype: Any, needs: bool) -> Any:
+    """A real tensor for a fake one, a number for a symbolic one."""
+    if not isinstance(value, torch.Tensor):
+        return value if isinstance(value, (int, float)) else value.node.hint
+    made = torch.empty_strided(tuple(map(hint, value.shape)), tuple(map(hint, value.stride())),
+                               dtype=dtype, device=value.device)
+    if dtype.is_floating_point:
+        return made.normal_(std=0.02).requires_grad_(needs)
+    return made.zero_()
+
+
+def _calling(module: torch.nn.Module, count: int, used: int, made: int) -> fx.GraphModule:
+    """A module of `count` inputs that calls the module with the first `used`. `made`: the number of
+    its results; 0: one that is no tuple."""
+    graph = fx.Graph()
+    given = [graph.placeholder(f"given_{i}") for i in range(count)]
+    call = graph.call_module("called", tuple(given[:used]))
+    results = [graph.call_function(operator.getitem, (call, i)) for i in range(made)] or [call]
+    graph.output(tuple(results))
+    return fx.GraphModule({"called": module}, graph)
+
+
+def _seconds(call: Callable, given: Sequence[Any]) -> float:
+    leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
+    upstream: list[torch.Tensor] = []
+
+    def run() -> None:
+        results = [x for x in call(*given) if isinstance(x, torch.Tensor) and x.requires_grad]
+        if not upstream:
+            upstream.extend(torch.randn_like(x) for x in results)
+        if leaves and results:
+            torch.autograd.grad(results, leaves, upstream, allow_unused=True)
+
+    synchronize = torch.cuda.synchronize if given and any(
+        isinstance(x, torch.Tensor) and x.is_cuda for x in given) else lambda: None
+    for _ in range(2):
+        run()
+    times = []
+    for _ in range(_TIMES):
+        synchronize()
+        begin = time.perf_counter()
+        for _ in range(_RUNS):
+            run()
+        synchronize()
+        times.append((time.perf_counter() - begin) / _RUNS)
+    return min(times)

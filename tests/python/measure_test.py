@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option "cost_model": "measure": each region is timed once on a machine, and the faster of
+coda-cpp's and the inner compiler's is used."""
+
+import os
+import tempfile
+import unittest
+from unittest.mock import patch
+
+import torch
+import torch._dynamo
+from torch import nn
+
+import coda_cpp
+from coda_cpp.torch_backend import measure
+from coda_cpp.torch_backend.coda import coda
+from coda_cpp.torch_backend.report import Report, Taken
+from compiled import error, outcome
+
+
+class Block(nn.Module):
+    """Of two equal layers and a third one, each with a residual."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ModuleList([nn.Linear(32, 96), nn.Linear(32, 96), nn.Linear(32, 64)])
+        self.down = nn.ModuleList([nn.Linear(96, 32), nn.Linear(96, 32), nn.Linear(64, 32)])
+
+    def forward(self, x):
+        for up, down in zip(self.up, self.down):
+            x = torch.special.i0(x + nn.functional.dropout(down(nn.functional.gelu(up(x))), 0.1))
+        return x.sum()
+
+
+class Measure(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for patched in (patch.dict(os.environ, CODA_CACHE_DIR=folder.name),
+                        patch.object(Taken, "gains", self._gains(Taken.gains)),
+                        patch.object(measure, "_known", {}), patch.object(measure, "_spent", 0.0)):
+            patched.start()
+            self.addCleanup(patched.stop)
+
+    @staticmethod
+    def _gains(gains):
+        """Of small sizes the prediction is that nothing gains."""
+        return property(lambda taken: gains.fget(taken) if taken.measured else True)
+
+    def _compiled(self, **options):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model, report = Block(), Report()
+        options = {"inner": "aot_eager", "cost_model": "measure", **options}
+
+        def backend(module, inputs):
+            return coda(module, inputs, options=options, report=report)
+
+        x = torch.randn(4, 7, 32, requires_grad=True)  # else the first layer is another one
+        state = torch.get_rng_state()
+        loss, gradients = outcome(torch.compile(model, backend=backend), model, x)
+        torch.set_rng_state(state)
+        expected_loss, expected = outcome(model, model, x)
+        self.assertLess(abs(loss - expected_loss) / abs(expected_loss), 1e-5)
+        self.assertLess(error(gradients, expected), 1e-4)
+        return report
+
+    def test_a_region_is_timed_once_and_then_known_to_the_process_and_the_machine(self):
+        with patch.object(measure, "_measure", wraps=measure._measure) as timed:
+            first = self._compiled()
+            regions = first.taken + first.without_gain
+            self.assertEqual(len(regions), 3)
+            self.assertEqual(timed.call_count, 2)  # two of them are equal
+            for ours, theirs in (region.measured for region in regions):
+                self.assertGreater(min(ours, theirs), 0)
+            self._compiled()
+            self.assertEqual(timed.call_count, 2)
+            measure._known.clear()  # as in another process
+            again = self._compiled()
+            self.assertEqual(timed.call_count, 2)
+            self.assertEqual([region.measured for region in again.taken + again.without_gain],
+                             [region.measured for region in regions])
+            self._compiled(objective="speed")
+            self.assertEqual(timed.call_count, 4)
+
+    def test_the_faster_one_is_used_and_told(self):
+        for times, is_left in (((2e-3, 1e-3), True), ((1e-3, 2e-3), False)):
+            measure._known.clear()
+            with patch.object(measure, "_stored", return_value=times):
+                report = self._compiled()
+            self.assertEqual(len(report.without_gain), 3 * is_left)
+            self.assertEqual(len(report.taken), 3 * (not is_left))
+            self.assertEqual("a call of the fused region took 2.000 ms, of PyTorch's operations "
+                             "1.000 ms" in report.text(), is_left)
+            self.assertEqual("measured 3.000 ms, 6.000 ms without" in report.text(), not is_left)
+            self.assertFalse(report.not_fused)  # so that "strict" allows it
+
+    def test_without_time_or_memory_the_prediction_decides(self):
+        with patch.object(measure, "SECONDS", 0.0):
+            report = self._compiled()
+        self.assertEqual([region.measured for region in report.taken], [None] * 3)
+        measure._known.clear()
+        with patch.object(measure, "_random", side_effect=RuntimeError("out of memory")):
+            report = self._compiled()
+        self.assertEqual([region.measured for region in report.taken], [None] * 3)
+
+    def test_a_damaged_file_is_measured_anew(self):
+        self._compiled()
+        folder = os.path.join(os.environ["CODA_CACHE_DIR"], "regions")
+        files = os.listdir(folder)
+        self.assertEqual(len(files), 2)
+        for name in files:
+            with open(os.path.join(folder, name), "w") as file:
+                file.write("[1.0")
+        measure._known.clear()
+        with patch.object(measure, "_measure", wraps=measure._measure) as timed:
+            self._compiled()
+        self.assertEqual(timed.call_count, 2)
+
+    def test_another_value_is_an_error(self):
+        with self.assertRaisesRegex(coda_cpp.Error, "'cost_model' is 'measured'.*'measure'"):
+            torch.compile(Block(), backend="coda", options={"cost_model": "measured"})(
+                torch.randn(2, 32))
+
+
+if __name__ == "__main__":
+    unittest.main()
