@@ -9,14 +9,15 @@ import sys
 from collections.abc import Callable
 
 import coda_cpp
-from coda_cpp import _cache, _core
+from coda_cpp import _core
+from coda_cpp._cache import folder as cache_folder
 from coda_cpp._core import Error
 
 _OLDEST = (2, 11)  # version of PyTorch
 
 
 def _cache() -> str:
-    folder = _cache.folder()
+    folder = cache_folder()
     if folder is None:
         return "none, so kernels are compiled anew in each process: set CODA_CACHE_DIR"
     parent = next(p for p in (folder, *folder.parents) if p.exists())
