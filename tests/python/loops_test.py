@@ -9,6 +9,7 @@ import importlib.util
 import io
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 
 import torch
@@ -16,6 +17,7 @@ import torch._dynamo
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from coda_cpp.torch_backend import attention
 from coda_cpp.torch_backend.report import Report
 from compiled import SIZES, Recorder, ids, llama
 
@@ -94,14 +96,22 @@ class Trl(_Loop):
     def _sft(self, **named):
         rows = [{"text": _text(5 + 3 * i, i)} for i in range(16)]
         return lambda model: self._losses(
-            "SFTTrainer", "SFTConfig", model, rows, per_device_train_batch_size=2, max_length=32,
-            **named)
+            "SFTTrainer", "SFTConfig", model, rows, per_device_train_batch_size=2,
+            **{"max_length": 32, **named})
 
     def test_sft(self):
         self._same(self._sft(), layers=_LAYERS - 1)  # TRL computes the head in its own function
 
     def test_sft_of_packed_rows(self):
-        self._same(self._sft(packing=True, packing_strategy="bfd_split"), layers=_LAYERS - 1)
+        """TRL passes positions instead of a mask, so attention runs within documents."""
+        for named in ({"packing": True, "packing_strategy": "bfd_split"},
+                      {"padding_free": True, "max_length": None}):
+            with self.subTest(**named), unittest.mock.patch.object(
+                    attention, "has_documents", lambda query: True):
+                torch._dynamo.reset()
+                recorder = self._same(self._sft(**named), layers=_LAYERS - 1)
+                self.assertEqual({report.packed for report in recorder.reports
+                                  if len(report.layers) > 1}, {2})
 
     def test_dpo(self):
         rows = [{"prompt": _text(4 + i, i), "chosen": " " + _text(6, 50 + i),

@@ -65,7 +65,7 @@ def has_documents(query: torch.Tensor) -> bool:
     """Whether PyTorch has attention for documents of different lengths for such queries."""
     return (query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16)
             and isinstance(query.shape[-1], int) and query.shape[-1] <= 256
-            and query.shape[-1] % 8 == 0
+            and query.shape[-1] % 8 == 0 and cuda.flash_sdp_enabled()
             and torch.cuda.get_device_capability(query.device) >= (8, 0))
 
 
