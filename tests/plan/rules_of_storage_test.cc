@@ -62,6 +62,39 @@ TEST(RulesOfStorage, Fp16HasNeitherScaledGradientsNorWeightedActivations) {
   }
 }
 
+// The gradient of an fp32 residual: the caller gets it in fp32, and the product before reads it in
+// 16 bits, for which there are tensor cores.
+TEST(RulesOfStorage, NoProductReadsAGradientInFp32) {
+  const auto weight = [](Graph& graph, const char* name) {
+    return graph.input(name, {64, 64}, DType::bf16, InputKind::parameter);
+  };
+  Graph graph;
+  const Value x = graph.input("x", {"M", 64}, DType::bf16);
+  const Value wide = graph.input("wide", {"M", 64});
+  const Value sum = linear(x, weight(graph, "w")) + wide;
+  const Value y = linear(sum * rsqrt(row_mean(sum * sum) + 1e-6), weight(graph, "v"));
+  const Value upstream = graph.input("upstream", {"M", 64}, DType::bf16);
+  const CompileRequest request{
+      {{"y", y}}, {{y, upstream}}, {{x, "to_x", DType::bf16}, {wide, "to_wide", DType::f32}}};
+  CompileOptions options;
+  options.sizes = {{"M", 6}};
+  options.storage = DType::bf16;
+  const Plan plan = compile(graph, request, options).plan;
+  EXPECT_EQ(plan.tensor("to_wide").decl.dtype, DType::f32);
+  int products = 0;
+  for (const PlanStep& step : plan.backward) {
+    const auto* program = std::get_if<Program>(&step.work);
+    for (size_t i = 0; program != nullptr && i < program->steps.size(); ++i) {
+      if (program->steps[i].kind() != StepKind::gemm) continue;
+      for (const GemmSegment& segment : program->steps[i].segments()) {
+        EXPECT_EQ(program->tensors[static_cast<size_t>(segment.a)].dtype, DType::bf16);
+        ++products;
+      }
+    }
+  }
+  EXPECT_EQ(products, 2);
+}
+
 TEST(RulesOfStorage, ANormThatSubtractsAMeanIsNeverAWeightedActivation) {
   const auto gpt2 = [](Block& b) { gpt2_model(b, 2); };
   for (const Objective objective : {Objective::memory, Objective::speed}) {

@@ -3,8 +3,11 @@
 
 A region runs on random tensors of the sizes that come, forward and backward: fused, and as the
 inner compiler makes it of PyTorch's operations. Both times are stored in the cache folder, so that
-a region is timed once on a machine. The measurements of a process take at most SECONDS; then the
+a region is timed once on a machine. No measurement begins after SECONDS of a process; then the
 prediction decides. Values do not matter to the time, except indices, which are all 0.
+
+A GPU's time counts, not the host's: in a step the host is ahead of the GPU. So the GPU first waits
+until the host has started all runs.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from coda_cpp.torch_backend.replace import Region, hint, text_of
 SECONDS = 10.0
 _RUNS = 5  # whose mean is a time
 _TIMES = 3  # of which the shortest counts
+_CYCLES = 2e9  # of a GPU in a second, at most
 
 _LOG = logging.getLogger("coda_cpp")
 _known: dict[str, tuple[float, float] | None] = {}
@@ -149,16 +153,28 @@ def _seconds(call: Callable, given: Sequence[Any]) -> float:
         if leaves and results:
             torch.autograd.grad(results, leaves, upstream, allow_unused=True)
 
-    synchronize = torch.cuda.synchronize if given and any(
-        isinstance(x, torch.Tensor) and x.is_cuda for x in given) else lambda: None
-    for _ in range(2):
+    is_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in given)
+    timed = _on_gpu if is_gpu else _on_host
+    run()
+    host = _on_host(run)
+    return min(timed(run, host) for _ in range(_TIMES))
+
+
+def _on_host(run: Callable, _: float = 0.0) -> float:
+    begin = time.perf_counter()
+    for _ in range(_RUNS):
         run()
-    times = []
-    for _ in range(_TIMES):
-        synchronize()
-        begin = time.perf_counter()
-        for _ in range(_RUNS):
-            run()
-        synchronize()
-        times.append((time.perf_counter() - begin) / _RUNS)
-    return min(times)
+    return (time.perf_counter() - begin) / _RUNS
+
+
+def _on_gpu(run: Callable, host: float) -> float:
+    """`host`: seconds in which the host starts a run."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    torch.cuda._sleep(int(2 * _RUNS * host * _CYCLES))
+    begin.record()
+    for _ in range(_RUNS):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1e3 / _RUNS

@@ -19,8 +19,8 @@ bool is_view(Op op) {
 
 class MemoryPass {
  public:
-  MemoryPass(const JointGraph& joint, const std::set<int>& apart)
-      : from_(joint), source_(*joint.graph), apart_(apart) {
+  MemoryPass(const JointGraph& joint, const std::set<int>& apart, const std::set<size_t>& wide)
+      : from_(joint), source_(*joint.graph), apart_(apart), wide_(wide) {
     out_.joint.graph = std::make_unique<Graph>();
     value_.assign(static_cast<size_t>(source_.size()), -1);
     tile_ = value_;
@@ -37,6 +37,8 @@ class MemoryPass {
     for (int id = 0; id < source_.size(); ++id) {
       if (!live[static_cast<size_t>(id)]) continue;
       for (int operand : source_.node(id).operands) ++uses_[static_cast<size_t>(operand)];
+      if (source_.node(id).op == Op::matmul)
+        for (int operand : source_.node(id).operands) find_multiplied(operand);
     }
     for (int id = 0; id < source_.size(); ++id) {
       if (!live[static_cast<size_t>(id)] && !is_result_of_live(id, live)) continue;
@@ -54,7 +56,11 @@ class MemoryPass {
       to.outputs.push_back(root(id, true));
       if (from_.seeded.contains(id)) to.seeded.insert(to.outputs.back());
     }
-    for (int id : from_.gradients) to.gradients.push_back(id < 0 ? -1 : root(id, false));
+    for (size_t i = 0; i < from_.gradients.size(); ++i) {
+      const int id = from_.gradients[i];
+      const bool is_copy = wide_.contains(i) && multiplied_.contains(id);
+      to.gradients.push_back(id < 0 ? -1 : root(id, false, is_copy));
+    }
     map_rest();
     return std::move(out_);
   }
@@ -64,6 +70,14 @@ class MemoryPass {
   const Node& node(Value v) { return graph().node(v.id); }
   bool is_made(int id) const { return value_[static_cast<size_t>(id)] >= 0; }
   Value value(int id) { return graph().value(value_[static_cast<size_t>(id)]); }
+
+  // What a GEMM reads by this operand: it, and what it is a view of.
+  void find_multiplied(int id) {
+    const Node& n = source_.node(id);
+    if (!multiplied_.insert(id).second) return;
+    if (is_view(n.op) || n.op == Op::concat_columns || n.op == Op::transpose)
+      for (int operand : n.operands) find_multiplied(operand);
+  }
 
   // A call writes all of its results, even unused ones.
   bool is_result_of_live(int id, const std::vector<bool>& live) const {
@@ -161,11 +175,12 @@ class MemoryPass {
   }
 
   // The value as the caller gets it: a separate value, written by a program or call of the phase.
-  int root(int id, bool forward) {
+  // `is_copy`: not the one that GEMMs read.
+  int root(int id, bool forward, bool is_copy = false) {
     Value v = value(id);
     const bool earlier =
         !forward && from_.forward[static_cast<size_t>(id)] && !from_.chunked.may_be_gradient(id);
-    if (earlier || node(v).op == Op::slice_columns) v = copy(tile(id));
+    if (is_copy || earlier || node(v).op == Op::slice_columns) v = copy(tile(id));
     const auto is_own = [this](Value x) {
       const Node& made = node(x);
       return made.op == Op::concat_columns || is_pair(made) || is_result(x) || is_written(x);
@@ -457,6 +472,8 @@ class MemoryPass {
   const JointGraph& from_;
   const Graph& source_;
   const std::set<int>& apart_;
+  const std::set<size_t>& wide_;
+  std::set<int> multiplied_;  // nodes of the source whose stored value a GEMM reads
   ThroughMemory out_;
   bool is_forward_ = true;  // of the current node
   std::vector<int> uses_;   // by node of the source: number of readers
@@ -474,8 +491,9 @@ int stored_value(const Graph& graph, int id) {
   return call.name == kStoredCall ? call.operands[0] : -1;
 }
 
-ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart) {
-  return MemoryPass(joint, apart).run();
+ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart,
+                             const std::set<size_t>& wide) {
+  return MemoryPass(joint, apart, wide).run();
 }
 
 }  // namespace coda

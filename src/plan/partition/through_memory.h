@@ -35,7 +35,10 @@ struct ThroughMemory {
   std::vector<int> origin;  // by node of `joint`: the original node, or -1
 };
 
-// `apart`: nodes of `joint` that their readers must load from memory.
-ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart);
+// `apart`: nodes of `joint` that their readers must load from memory. `wide`: places in
+// joint.gradients that the caller gets in a wider type than GEMMs read; if a GEMM reads the value
+// of one, it reads a copy of its own.
+ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart,
+                             const std::set<size_t>& wide = {});
 
 }  // namespace coda

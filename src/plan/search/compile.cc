@@ -428,7 +428,13 @@ class Search {
   }
 
   void lay_out(Rewritten& made) const {
-    made.laid = through_memory(*made.joint, made.apart);
+    std::set<size_t> wide;
+    for (size_t i = 0; i < request_.gradients.size(); ++i) {
+      const GradientRequest& gradient = request_.gradients[i];
+      if (size_of(gradient.dtype) > size_of(options_.storage) && !gradient.accumulate)
+        wide.insert(i);
+    }
+    made.laid = through_memory(*made.joint, made.apart, wide);
     made.parts = partition(partition_request(made.laid.joint));
   }
 
