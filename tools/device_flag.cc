@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps names of devices and attention kernels to BackendOptions.
+// Maps names of devices, targets and attention kernels to BackendOptions.
 #include "device_flag.h"
 
 namespace coda::tools {
+
+void add_target(CLI::App& command, std::string& target) {
+  command.add_option("--target", target,
+                     "Kernels of a GPU: sm90 (H100, H200), sm80 (any since Ampere), or sm80's for "
+                     "one architecture, sm_89 [CODA_GPU_TARGET, else the GPU's own, else sm90]");
+}
 
 void DeviceFlags::add_to(CLI::App& command) {
   command
@@ -15,6 +21,7 @@ void DeviceFlags::add_to(CLI::App& command) {
                   "order), or plain (without cuDNN, slow)")
       ->check(CLI::IsMember({"repeatable", "fast", "plain"}))
       ->capture_default_str();
+  add_target(command, target);
 }
 
 std::unique_ptr<Backend> DeviceFlags::backend(int number) const {
@@ -22,7 +29,7 @@ std::unique_ptr<Backend> DeviceFlags::backend(int number) const {
                               : attention == "plain" ? GpuAttention::plain
                                                      : GpuAttention::repeatable;
   return make_backend(device == "cpu" || device == "gpu" ? device : "best",
-                      {.device = number, .attention = chosen});
+                      {.device = number, .target = target, .attention = chosen});
 }
 
 }  // namespace coda::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --device and --attention: where a model runs.
+// --device, --target and --attention: where a model runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,8 +10,12 @@
 
 namespace coda::tools {
 
+// --target: the GPU's kernels (BackendOptions::target).
+void add_target(CLI::App& command, std::string& target);
+
 struct DeviceFlags {
   std::string device = "auto";
+  std::string target;
   std::string attention = "repeatable";
 
   void add_to(CLI::App& command);

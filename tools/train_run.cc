@@ -60,7 +60,8 @@ class Run {
   }
 
  private:
-  // Tokens per second if all GPUs did GEMMs at their peak all the time; 0 on CPUs.
+  // Tokens per second if all GPUs did GEMMs at their peak all the time; 0 on CPUs and on GPUs
+  // whose peak is not known.
   double most_tokens() const {
     if (backend_->is_on_host()) return 0;
     return world() * peak_flops(describe_gpu()) /

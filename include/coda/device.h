@@ -26,7 +26,8 @@ int count_gpus();
 // For example "NVIDIA H200, driver for CUDA 13.0". Throws Error if there is no GPU.
 std::string describe_gpu();
 // Peak dense bf16 operations per second by NVIDIA's data sheets, for a GPU whose description
-// contains this name. H100 and H200 mean the SXM modules unless the name says otherwise.
+// contains this name; 0 for a GPU that is not known. H100 and H200 mean the SXM modules unless the
+// name says otherwise.
 double peak_flops(std::string_view gpu);
 
 class Stream {

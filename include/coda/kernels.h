@@ -14,9 +14,12 @@
 namespace CODA_API coda {
 
 struct KernelOptions {
-  uint32_t multiprocessors = 132;      // of the target GPU: H100 and H200 have 132
+  uint32_t multiprocessors = 0;        // of the target GPU; 0: as many as the first of its kind
   std::string device = "NVIDIA H200";  // name of the target GPU: an H100 gets other configurations
-  unsigned threads = 0;                // compiler threads; 0: one per hardware thread
+  int major = 0;                       // compute capability of the target GPU; 0: that of `target`
+  int minor = 0;
+  std::string target = {};  // as BackendOptions::target
+  unsigned threads = 0;     // compiler threads; 0: one per hardware thread
 };
 
 struct KernelText {

@@ -30,7 +30,6 @@ int run(const Options& options) {
   auto state = std::make_shared<gpu::GpuState>();
   state->context = std::make_shared<gpu::Context>();
   const gpu::Context::Scope scope(*state->context);
-  gpu::check_architecture(state->context->info());
   state->kernels = std::make_unique<gpu::LoadedKernels>(state->context, gpu::CacheOptions{});
   gpu::check_driver(gpu::driver().stream_create(&state->stream, gpu::cuda::kNonBlocking),
                     "making a stream");

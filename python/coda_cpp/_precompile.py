@@ -19,8 +19,7 @@ from typing import Any
 from coda_cpp import _core
 from coda_cpp._core import Error
 
-Gpu = tuple[int, str]  # multiprocessors, name
-
+Gpu = tuple[int, str, tuple[int, int]]  # multiprocessors, name, compute capability
 
 
 @dataclasses.dataclass

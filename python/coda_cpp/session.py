@@ -18,15 +18,17 @@ _lock = threading.Lock()
 RUNNERS = 256
 
 
-def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
-    """The backend of that name: "cpu", "gpu" (an H100 or H200 GPU) or "reference" (float64).
+def backend(name: str = "cpu", device: int = -1, target: str = "") -> _core.Backend:
+    """The backend of that name: "cpu", "gpu" (NVIDIA's since Ampere) or "reference" (float64).
 
-    Each GPU has one backend object. Raises Error if the machine lacks the GPU or its libraries.
+    `target`: the GPU's kernels, "sm90" (H100, H200) or "sm80" (any since Ampere); by default the
+    GPU's own, unless CODA_GPU_TARGET names one. Each GPU and target has one backend object. Raises
+    Error if the machine lacks the GPU or its libraries.
     """
     with _lock:
-        key = (name, device)
+        key = (name, device, target)
         if key not in _backends:
-            _backends[key] = _core.open_backend(name, device)
+            _backends[key] = _core.open_backend(name, device, target)
         return _backends[key]
 
 
@@ -134,7 +136,7 @@ def gpu_of(device: Any) -> _precompile.Gpu:
     import torch
 
     properties = torch.cuda.get_device_properties(device)
-    return properties.multi_processor_count, properties.name
+    return properties.multi_processor_count, properties.name, (properties.major, properties.minor)
 
 
 class _HostMemory:

@@ -312,17 +312,19 @@ void bind_plan(nb::module_& module) {
   module.def(
       "precompile",
       [](const std::vector<std::pair<Plan, PythonSizes>>& plans, uint32_t multiprocessors,
-         const std::string& device, unsigned threads) {
+         const std::string& device, std::pair<int, int> capability, unsigned threads) {
         std::vector<SizedPlan> sized;
         for (const auto& [plan, sizes] : plans) sized.push_back({plan, sizes_of(sizes)});
         const nb::gil_scoped_release released;
-        return precompile(
-                   sized,
-                   {.multiprocessors = multiprocessors, .device = device, .threads = threads})
+        return precompile(sized, {.multiprocessors = multiprocessors,
+                                  .device = device,
+                                  .major = capability.first,
+                                  .minor = capability.second,
+                                  .threads = threads})
             .compiled;
       },
       nb::arg("plans"), nb::arg("multiprocessors"), nb::arg("device") = "NVIDIA H200",
-      nb::arg("threads") = 0,
+      nb::arg("capability") = std::pair(9, 0), nb::arg("threads") = 0,
       "Compiles the GPU kernels of plans [(Plan, sizes)], all at once, into the cache; how many "
       "were not there. Needs NVRTC and no GPU.");
 }

@@ -20,10 +20,12 @@ struct PythonBackend {
   std::mutex mutex;
 };
 
-std::shared_ptr<PythonBackend> open_backend(const std::string& name, int device) {
+std::shared_ptr<PythonBackend> open_backend(const std::string& name, int device,
+                                            const std::string& target) {
   auto opened = std::make_shared<PythonBackend>();
   const nb::gil_scoped_release released;
-  opened->backend = make_backend(name, {.threads = 0, .device = device, .takes_compiled = true});
+  opened->backend = make_backend(
+      name, {.threads = 0, .device = device, .target = target, .takes_compiled = true});
   return opened;
 }
 
@@ -130,9 +132,13 @@ class Updater {
 void bind_session(nb::module_& module) {
   nb::class_<PythonBackend>(module, "Backend", "What runs plans: 'cpu', 'gpu' or 'reference'.")
       .def_prop_ro("name", [](const PythonBackend& b) { return std::string(b.backend->name()); })
-      .def_prop_ro("is_on_host", [](const PythonBackend& b) { return b.backend->is_on_host(); });
+      .def_prop_ro("is_on_host", [](const PythonBackend& b) { return b.backend->is_on_host(); })
+      .def_prop_ro(
+          "why_no_eight_bits",
+          [](const PythonBackend& b) { return b.backend->why_no_eight_bits(); },
+          "Empty: kernels take 8-bit floats.");
   module.def("open_backend", &open_backend, nb::arg("name"), nb::arg("device") = -1,
-             "Throws Error where the machine lacks what is asked for.");
+             nb::arg("target") = "", "Throws Error where the machine lacks what is asked for.");
   module.def("why_no_gpu", &why_no_gpu, "Empty: there is a GPU that kernels can run on.");
   nb::class_<PlanRunner>(module, "PlanRunner", "A plan prepared for sizes and a backend.")
       .def(nb::init<const Plan&, const std::shared_ptr<PythonBackend>&, const PythonSizes&,

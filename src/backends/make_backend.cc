@@ -13,25 +13,26 @@
 namespace coda {
 namespace {
 
-bool has_gpu(int device) {
-  if (device < 0) return why_no_gpu().empty();
-  try {  // of the others no context is made
-    gpu::check_architecture(gpu::Context(device).info());
+bool has_gpu(const BackendOptions& options) {
+  try {
+    gpu::target_of(gpu::Context(options.device).info(), options.target);
     return true;
   } catch (const Error&) {
-    return why_no_gpu().empty();  // then the number is wrong, and an error says so
+    // If another GPU is usable, the number or the target is wrong, and an error says so.
+    return options.device >= 0 && why_no_gpu().empty();
   }
 }
 
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options) {
-  if (name == "best") return make_backend(has_gpu(options.device) ? "gpu" : "cpu", options);
+  if (name == "best") return make_backend(has_gpu(options) ? "gpu" : "cpu", options);
   if (name == "cpu") return cpu::make_cpu_backend({.threads = options.threads});
   if (name == "reference") return std::make_unique<ReferenceBackend>();
   if (name == "gpu") {
     gpu::GpuOptions gpu_options;
     gpu_options.device = options.device;
+    gpu_options.target = options.target;
     gpu_options.attention = options.attention;
     gpu_options.takes_compiled = options.takes_compiled;
     return gpu::make_gpu_backend(gpu_options);

@@ -68,10 +68,10 @@ std::string answer(const std::function<std::string()>& ask) {
 std::string gpu_text() {
   const gpu::Context context;
   const gpu::DeviceInfo& gpu = context.info();
-  gpu::check_architecture(gpu);
+  const gpu::Target& target = gpu::target_of(gpu);
   return gpu.name + ", " + std::to_string(gpu.multiprocessors) +
          " multiprocessors, compute capability " + std::to_string(gpu.major) + "." +
-         std::to_string(gpu.minor);
+         std::to_string(gpu.minor) + ", kernels of the target " + std::string(target.name);
 }
 
 std::string driver_text() {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <functional>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -105,6 +106,20 @@ std::vector<size_t> compile_order(const std::vector<Lowered>& programs) {
   return order;
 }
 
+// Once for each kind of GPU.
+void say_what_was_tested(const DeviceInfo& gpu, const Target& target) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  if (&target == &sm90() || (gpu.major == sm90().major && gpu.minor == sm90().minor)) return;
+  const std::lock_guard lock(mutex);
+  if (!said.insert(gpu.name).second) return;
+  std::fprintf(
+      stderr,
+      "coda: %s runs kernels of the target %s, which were tested on an H200 only, never on "
+      "this GPU: docs/gpus.md says how to check them\n",
+      gpu.name.c_str(), std::string(target.name).c_str());
+}
+
 class GpuBackend : public Backend {
  public:
   explicit GpuBackend(const GpuOptions& options)
@@ -118,20 +133,25 @@ class GpuBackend : public Backend {
         attention_(options.attention),
         state_(std::make_shared<GpuState>()) {
     const auto context = std::make_shared<const Context>(options.device);
-    check_architecture(context->info());
+    state_->kernels = std::make_unique<LoadedKernels>(context, options.cache, options.target);
+    lower_options_.target = &state_->kernels->target();
     lower_options_.multiprocessors = static_cast<uint32_t>(context->info().multiprocessors);
     lower_options_.is_h100 = is_h100(context->info().name);
     state_->context = context;
+    say_what_was_tested(context->info(), *lower_options_.target);
     state_->dependent_launch = options.dependent_launch &&
                                lower_options_.target->overlaps_launches &&
                                driver().version >= cuda::kDependentLaunchInGraphs;
-    state_->kernels = std::make_unique<LoadedKernels>(context, options.cache);
     if (lower_options_.target->measured != nullptr)
       lower_options_.tuned =
           tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
   }
 
   std::string_view name() const override { return "gpu"; }
+  std::string why_no_eight_bits() const override {
+    const std::string why = gpu::why_no_eight_bits(*lower_options_.target);
+    return why.empty() ? "" : state_->context->info().name + " has no kernels for " + why;
+  }
   Rates rates() const override { return h200_rates(); }
   bool is_on_host() const override { return false; }
 

@@ -21,22 +21,26 @@ namespace coda {
 
 namespace {
 
+const gpu::Target& target_of(const KernelOptions& options) {
+  return gpu::target_for(options.target, options.major, options.minor);
+}
+
 gpu::LowerOptions lowering_of(const KernelOptions& options) {
-  gpu::LowerOptions lowering;
-  lowering.multiprocessors = options.multiprocessors;
+  gpu::LowerOptions lowering{.target = &target_of(options)};
+  if (options.multiprocessors != 0) lowering.multiprocessors = options.multiprocessors;
   lowering.is_h100 = gpu::is_h100(options.device);
   lowering.tuned = gpu::load_tuned_rows(
-      gpu::latest_tuned_file(gpu::default_cache_folder(), options.multiprocessors));
+      gpu::latest_tuned_file(gpu::default_cache_folder(), lowering.multiprocessors));
   return lowering;
 }
 
 // Spills that are recorded in the cache; never runs the compiler.
-gpu::SpilledBytes kept_spills() {
+gpu::SpilledBytes kept_spills(const KernelOptions& options) {
   gpu::CacheOptions cache;
   std::error_code none;
   if (!std::filesystem::is_directory(cache.folder / "cubins", none)) return {};
   cache.notice = [](const std::string&) {};
-  return [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache))](
+  return [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache), target_of(options))](
              const std::string& source) { return builder->kept_spilled_bytes(source).value_or(0); };
 }
 
@@ -45,7 +49,7 @@ gpu::SpilledBytes kept_spills() {
 std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
                                          const KernelOptions& options) {
   gpu::LowerOptions lowering = lowering_of(options);
-  const gpu::SpilledBytes spilled = kept_spills();
+  const gpu::SpilledBytes spilled = kept_spills(options);
   std::vector<KernelChoice> choices;
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
     lowering.row_strides = one.row_strides;
@@ -109,7 +113,7 @@ std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
                                      const KernelOptions& options) {
   NamedPlans plans;
   add_plans(plan, sizes, lowering_of(options), plans);
-  return texts_of(plans, kept_spills());
+  return texts_of(plans, kept_spills(options));
 }
 
 int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,
@@ -118,7 +122,7 @@ int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,
 }
 
 Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions& options) {
-  gpu::KernelBuilder builder;
+  gpu::KernelBuilder builder({}, target_of(options));
   Precompiled result;
   result.compiler =
       "NVRTC " + builder.compiler().version().text() + " at " + builder.compiler().location();

@@ -83,7 +83,8 @@ ProgramPlan plan_split(const Program& program, const DimValues& sizes, const Low
 
 std::string why_no_eight_bits(const Target& target) {
   if (target.has_eight_bits) return "";
-  return "8-bit floats, which the target " + std::string(target.name) + " does not support";
+  return "8-bit floats, which the target " + std::string(target.name) +
+         " does not support (sm90 does, on an H100 or H200)";
 }
 
 std::string why_not_supported(const Program& program, const Target& target) {

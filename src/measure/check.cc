@@ -13,6 +13,7 @@
 #include "cpu/cpu_backend.h"
 #include "gpu/gpu_backend.h"
 #include "gpu/jit/parallel_for.h"
+#include "gpu/launch/context.h"
 #include "gpu/lower.h"
 #include "measure/chain.h"
 #include "measure/guarded_run.h"
@@ -46,7 +47,8 @@ std::vector<Configuration> cpu_configurations(size_t count) {
 std::vector<Configuration> gpu_configurations(const Program& program, const DimValues& sizes,
                                               size_t count) {
   std::vector<std::optional<gpu::GemmConfig>> choices{std::nullopt};
-  for (const gpu::GemmConfig& choice : gpu::legal_choices(program, sizes, {})) {
+  const gpu::LowerOptions lowering{.target = &gpu::target_of(gpu::Context().info())};
+  for (const gpu::GemmConfig& choice : gpu::legal_choices(program, sizes, lowering)) {
     if (choices.size() < count) choices.emplace_back(choice);
   }
   std::vector<Configuration> made;

@@ -9,7 +9,6 @@ namespace {
 std::shared_ptr<gpu::GpuState> make_state() {
   auto state = std::make_shared<gpu::GpuState>();
   state->context = std::make_shared<gpu::Context>();
-  gpu::check_architecture(state->context->info());
   state->kernels = std::make_unique<gpu::LoadedKernels>(state->context, gpu::CacheOptions{});
   const gpu::Context::Scope scope(*state->context);
   gpu::check_driver(gpu::driver().stream_create(&state->stream, gpu::cuda::kNonBlocking),

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpu/launch/launched_kernel.h"
+#include "gpu/legalise/lower_options.h"
 #include "measure/gpu_timer.h"
 #include "measure/power_meter.h"
 #include "measure/sm_clock.h"
@@ -23,6 +24,8 @@ class Gpu {
   const std::shared_ptr<gpu::GpuState>& state() const { return state_; }
   const PowerMeter& power() const { return power_; }
   Timer& timer() { return timer_; }
+  // Options for kernels of this GPU's target.
+  gpu::LowerOptions lowering() const { return {.target = &state_->kernels->target()}; }
   // "NVIDIA H200, driver for CUDA 13.0, power limit 700 W".
   std::string text() const;
 

@@ -142,7 +142,7 @@ Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
   }
 
   const ProgramTensors tensors(*gpu.state(), program, sizes, sets);
-  gpu::LowerOptions lowering;
+  gpu::LowerOptions lowering = gpu.lowering();
   lowering.fast_accumulation = options.gpu.fast_accumulation;
   std::vector<std::optional<gpu::GemmConfig>> choices{std::nullopt};
   if (options.gpu.tuned > 0 && product) {

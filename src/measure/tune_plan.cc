@@ -38,7 +38,7 @@ TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& opt
   require(!options.keeps || !file.empty(),
           "what is measured cannot be kept: set CODA_CACHE_DIR to a folder");
   TuneReport report;
-  gpu::LowerOptions lowering;
+  gpu::LowerOptions lowering = gpu.lowering();
   lowering.multiprocessors = static_cast<uint32_t>(device.multiprocessors);
   lowering.is_h100 = gpu::is_h100(device.name);
   lowering.tuned = gpu::load_tuned_rows(file);

@@ -57,7 +57,7 @@ inline std::string code_of(const std::string& text) {
 inline std::string digest_of_kernel(const NvrtcCompiler& compiler, const std::string& source) {
   Sha256 hash;
   hash.add_field(compiler.version().text());
-  for (const std::string& option : NvrtcCompiler::options(compiler.target()))
+  for (const std::string& option : NvrtcCompiler::options(compiler.target().architecture))
     hash.add_field(option);
   hash.add_field(code_of(source));
   std::set<std::string> included;

@@ -66,6 +66,7 @@ FAKE(cuDeviceGetAttribute, int* value, int which, int)
     case cuda::kCapabilityMajor: *value = state.major; break;
     case cuda::kCapabilityMinor: *value = state.minor; break;
     case cuda::kMultiprocessors: *value = 114; break;  // no default of the library
+    case cuda::kSharedBytesOfBlock: *value = state.shared_bytes; break;
     case cuda::kMemoryPools: *value = state.has_pools ? 1 : 0; break;
     default: return 1;
   }

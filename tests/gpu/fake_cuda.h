@@ -50,6 +50,7 @@ struct FakeCuda {
   int devices = 1;
   int major = 9;
   int minor = 0;
+  int shared_bytes = 232448;
   bool has_pools = true;
   size_t argument_bytes = 0;  // of each launch's argument, to be recorded
   int nccl_version = 22809;

@@ -279,6 +279,10 @@ TEST(PeakFlops, IsThatOfTheBoard) {
   EXPECT_EQ(peak_flops("NVIDIA H100 80GB HBM3"), 989.4e12);
   EXPECT_EQ(peak_flops("NVIDIA H100 PCIe"), 756e12);
   EXPECT_EQ(peak_flops("NVIDIA H200 NVL"), 835e12);
+  EXPECT_EQ(peak_flops("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(peak_flops("NVIDIA GeForce RTX 4090"), 165.2e12);
+  for (const char* other : {"NVIDIA RTX A1000", "NVIDIA GeForce RTX 4090 Laptop GPU", "Fake GPU"})
+    EXPECT_EQ(peak_flops(other), 0) << other;
 }
 
 TEST_F(GpuBackendTest, FreeMemoryIsWhatTheDriverSays) {
@@ -636,18 +640,60 @@ TEST_F(GpuBackendTest, AMachineThatCannotRunKernelsIsSaidToBeSo) {
   EXPECT_THAT(why_no_gpu(),
               AllOf(HasSubstr("looking for a GPU"), HasSubstr("CUDA_VISIBLE_DEVICES")));
   fake_->devices = 1;
+  fake_->major = 7;
+  fake_->minor = 5;
+  EXPECT_THAT(why_no_gpu(),
+              AllOf(HasSubstr("GPU 0 (Fake GPU) has compute capability 7.5"),
+                    HasSubstr("are made for 8.0 and later (A100, RTX 30 and later)")));
+  EXPECT_THAT(message_of([&] { make_gpu_backend(options()); }), HasSubstr("capability 7.5"));
   fake_->major = 8;
   fake_->minor = 6;
-  EXPECT_THAT(why_no_gpu(), AllOf(HasSubstr("GPU 0 (Fake GPU) has compute capability 8.6"),
-                                  HasSubstr("kernels are made for 9.0 (H100, H200)")));
-  EXPECT_THAT(message_of([&] { make_gpu_backend(options()); }), HasSubstr("capability 8.6"));
+  fake_->shared_bytes = 64 << 10;
+  EXPECT_THAT(why_no_gpu(), HasSubstr("GPU 0 (Fake GPU) gives a block 64 KiB of shared memory; "
+                                      "kernels of the target sm80 use up to 99. Remedy: "));
   fake_->major = 9;
   fake_->minor = 0;
+  fake_->shared_bytes = 227 << 10;
   EXPECT_EQ(why_no_gpu(), "");
   EXPECT_EQ(describe_gpu(), "Fake GPU, driver for CUDA 13.0");
   GpuOptions second = options();
   second.device = 1;
   EXPECT_THAT(message_of([&] { make_gpu_backend(second); }), HasSubstr("there is no GPU 1"));
+}
+
+// What the owner of an RTX 3090 gets, and is told.
+TEST_F(GpuBackendTest, AGpuThatIsNoHopperRunsKernelsOfTheTargetSm80) {
+  fake_->major = 8;
+  fake_->minor = 6;
+  fake_->shared_bytes = 99 << 10;
+  EXPECT_EQ(why_no_gpu(), "");
+  testing::internal::CaptureStderr();
+  const auto backend = make_gpu_backend(options());
+  make_gpu_backend(options());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::AllOf(testing::StartsWith("coda: Fake GPU runs kernels of the target sm80, "
+                                                 "which were tested on an H200 only"),
+                             testing::EndsWith("docs/gpus.md says how to check them\n"),
+                             testing::Not(HasSubstr("\ncoda:"))));
+  EXPECT_EQ(
+      backend->why_no_eight_bits(),
+      "Fake GPU has no kernels for 8-bit floats, which the target sm80 does not support (sm90 "
+      "does, on an H100 or H200)");
+  const auto of_target = [&](const char* target) {
+    GpuOptions with = options();
+    with.target = target;
+    return make_gpu_backend(with);
+  };
+  EXPECT_THAT(message_of([&] { of_target("sm90"); }),
+              AllOf(HasSubstr("has compute capability 8.6; kernels of the target sm90 are made for "
+                              "9.0 (H100, H200). Remedy: ")));
+  EXPECT_THAT(message_of([&] { of_target("sm75"); }),
+              HasSubstr("no GPU target named 'sm75': choose \"sm90\" (H100, H200) or \"sm80\""));
+  fake_->major = 9;
+  fake_->minor = 0;
+  fake_->shared_bytes = 227 << 10;
+  EXPECT_EQ(of_target("sm90")->why_no_eight_bits(), "");
+  EXPECT_NE(of_target("sm80")->why_no_eight_bits(), "");
 }
 
 TEST_F(GpuBackendTest, AnOldDriverIsCalledOne) {

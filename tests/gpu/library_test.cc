@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each program of programs/, each program of its derived backward and each program of the plans of
 // blocks has kernels for every target, which NVRTC compiles for the target's own GPUs without a
-// spill. So no kernel has an instruction that those GPUs lack, which the compiler itself, asked for
-// PTX, would not say.
+// spill; those of programs/ for every architecture. So no kernel has an instruction that those GPUs
+// lack, which the compiler itself, asked for PTX, would not say.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -26,6 +28,9 @@ namespace {
 const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}, {"H", 16}};
 
 const std::vector<const Target*> kTargets{&sm90(), &sm80()};
+// The cards that people own, and those of data centres.
+const std::vector<const Target*> kArchitectures{&sm90(), &sm80(), &sm80_for(8, 6), &sm80_for(8, 9),
+                                                &sm80_for(12, 0)};
 
 using TargetTexts = std::map<const Target*, std::set<std::string>>;
 
@@ -59,16 +64,21 @@ void add_kernels(const Plan& plan, const DimValues& sizes,
 
 void expect_no_defects_of(const TargetTexts& texts) {
   EXPECT_FALSE(texts.empty());
-  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const std::optional<NvrtcCompiler> nvrtc = find_nvrtc();
+  if (!nvrtc) GTEST_SKIP() << "no NVRTC";
   for (const auto& [target, sources] : texts) {
     SCOPED_TRACE(target->architecture);
+    if (nvrtc->version() < target->compiler) {
+      std::printf("%s is not known to NVRTC\n", std::string(target->architecture).c_str());
+      continue;
+    }
     expect_no_defects(NvrtcCompiler(*target), sources, known_clean_kernels());
   }
 }
 
 TEST_P(LibraryKernels, CompileWithoutASpill) {
   TargetTexts texts;
-  add_kernels(tests::library_program(GetParam()), kSizes, kTargets, texts);
+  add_kernels(tests::library_program(GetParam()), kSizes, kArchitectures, texts);
   expect_no_defects_of(texts);
 }
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "device/sm80/config.cuh"
 #include "gpu/clean_kernels.h"
@@ -133,12 +134,13 @@ TEST(Sm80, KernelsHaveNoDefect) {
   expect_no_defects(*compiler, sources, known_clean_kernels());
 }
 
-// For a newer GPU the compiler writes PTX for sm_80.
-TEST(Sm80, IsPtxForNewerGpus) {
+// For a GPU that the compiler does not know it writes PTX for compute capability 8.0.
+TEST(Sm80, IsPtxForGpusThatTheCompilerDoesNotKnow) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
-  const NvrtcCompiler compiler(sm80_ptx());
+  const Target& target = sm80_for(13, 0);
+  const NvrtcCompiler compiler(target);
   LowerOptions options;
-  options.target = &sm80_ptx();
+  options.target = &target;
   const auto launches =
       lower(tests::library_program("residual_norm"), {{"M", 64}, {"N", 64}, {"K", 64}}, options);
   for (const KernelLaunch& launch : launches) {
@@ -164,9 +166,53 @@ TEST(Sm80, EightBitOperandsAreRefused) {
   }
 }
 
+// The kernels of an RTX 5090 with an NVRTC that does not know it are the driver's to compile.
+TEST(Sm80, AnOldCompilerMakesPtx) {
+  const Target& target = sm80_for(12, 0);
+  EXPECT_EQ(NvrtcCompiler::architecture_of({12, 8}, target), "sm_120");
+  EXPECT_EQ(NvrtcCompiler::architecture_of({12, 7}, target), "compute_80");
+  EXPECT_EQ(NvrtcCompiler::options_of({12, 4}, target).front(), "--gpu-architecture=compute_80");
+  EXPECT_EQ(NvrtcCompiler::architecture_of(kOldestNvrtc, sm80_for(8, 9)), "sm_89");
+  EXPECT_EQ(NvrtcCompiler::architecture_of(kOldestNvrtc, sm90()), "sm_90a");
+}
+
+// No configuration uses more shared memory than the GPU has; those that have more use it.
+TEST(Sm80, ConfigurationsFitIntoTheGpusSharedMemory) {
+  const Program program = tests::library_program("residual_norm");
+  const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
+  for (const Target& target : sm80_targets()) {
+    LowerOptions options;
+    options.target = &target;
+    uint32_t most = 0;
+    for (const GemmConfig& choice : legal_choices(program, sizes, options)) {
+      options.choice = choice;
+      most = std::max(most, lower(program, sizes, options).front().shared_bytes);
+    }
+    EXPECT_LE(most, target.shared_bytes) << target.architecture;
+    EXPECT_GT(most, target.shared_bytes * 4 / 5) << target.architecture;
+  }
+}
+
+TEST(Targets, AreThoseOfTheGpu) {
+  for (const auto& [major, minor, name, architecture] : {std::tuple{8, 0, "sm80", "sm_80"},
+                                                         {8, 6, "sm80", "sm_86"},
+                                                         {8, 9, "sm80", "sm_89"},
+                                                         {9, 0, "sm90", "sm_90a"},
+                                                         {10, 0, "sm80", "sm_100"},
+                                                         {12, 0, "sm80", "sm_120"},
+                                                         {13, 5, "sm80", "compute_80"}}) {
+    EXPECT_EQ(target_for("", major, minor).name, name);
+    EXPECT_EQ(target_for("", major, minor).architecture, architecture);
+  }
+  EXPECT_EQ(target_for("sm80", 9, 0).architecture, "sm_90");
+  EXPECT_EQ(target_for("sm80").architecture, "sm_80");
+  EXPECT_EQ(target_for("compute_80", 8, 9).architecture, "compute_80");
+}
+
 TEST(Targets, AreFoundByName) {
   EXPECT_EQ(&target_named("sm90"), &sm90());
   EXPECT_EQ(&target_named("sm80"), &sm80());
+  EXPECT_EQ(&target_named("sm_86"), &sm80_for(8, 6));
   try {
     target_named("sm75");
     FAIL();

@@ -4,10 +4,27 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "coda/device.h"
+#include "gpu/launch/context.h"
 #include "gpu/lower.h"
 
 namespace coda::tests {
+
+// LowerOptions that name no target are for this GPU.
+class LowersForThisGpu : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    if (!why_no_gpu().empty()) return;
+    const gpu::Target& target = gpu::target_of(gpu::Context().info());
+    const auto name = &target == &gpu::sm90() ? target.name : target.architecture;
+    setenv("CODA_GPU_TARGET", std::string(name).c_str(), 1);
+  }
+};
+inline ::testing::Environment* const kLowersForThisGpu =
+    ::testing::AddGlobalTestEnvironment(new LowersForThisGpu);
 
 #define CODA_SKIP_WITHOUT_GPU() \
   if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << "no GPU: " << why

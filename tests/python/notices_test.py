@@ -82,6 +82,18 @@ class Gpus(unittest.TestCase):
         with patch.object(notices, "backend", side_effect=error):
             self._nothing_is_done("driver .* is too old")
 
+    def test_products_in_8_bits_on_a_gpu_without_them(self):
+        """They stay in 16 bits, and the user is told which GPUs have them."""
+        why = "an A100 has no kernels for 8-bit floats (sm90 does, on an H100 or H200)"
+        with patch.object(notices, "backend") as opened, patch.object(notices._core, "precompile"):
+            opened.return_value.why_no_eight_bits = why
+            *_, report, warnings = self._compiled(products="fp8")
+        self.assertEqual(len(report.taken), 1)
+        self.assertEqual(report.taken[0].region.function.function.products, "")
+        self.assertEqual(len(warnings), 1)
+        self.assertRegex(warnings[0],
+                         "stay in 16 bits, although 'products' is 'fp8': an A100 .* H200")
+
     def test_a_gpu_with_kernels(self):
         with patch.object(notices, "backend"), patch.object(notices._core, "precompile"):
             self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")

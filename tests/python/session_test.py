@@ -211,7 +211,7 @@ class Kernels(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with unittest.mock.patch.dict(os.environ, CODA_CACHE_DIR=folder):
                 for _ in range(2):
-                    _precompile.start(plan, sizes, (132, "NVIDIA H200"))
+                    _precompile.start(plan, sizes, (132, "NVIDIA H200", (9, 0)))
                 _precompile.wait()
                 try:
                     self.assertEqual(_core.precompile([(plan, sizes)], 132), 0)
@@ -235,7 +235,7 @@ class Kernels(unittest.TestCase):
         device = unittest.mock.Mock(type="cuda", index=0)
         patch = unittest.mock.patch
         with (patch.object(session, "backend"), patch.object(_precompile, "_core") as core,
-              patch.object(session, "gpu_of", return_value=(132, "NVIDIA H200")),
+              patch.object(session, "gpu_of", return_value=(132, "NVIDIA H200", (9, 0))),
               patch.object(session._core, "PlanRunner", runner),
               patch("torch._C._cuda_getCurrentRawStream", return_value=0, create=True)):
             core.precompile = precompile
@@ -258,7 +258,7 @@ class Kernels(unittest.TestCase):
 import coda_cpp
 from coda_cpp import _precompile
 plan = coda_cpp.Program.parse({_GPU_PROGRAM!r}).plan()
-_precompile.start(plan, {{"M": 1024}}, (132, "NVIDIA H200"))
+_precompile.start(plan, {{"M": 1024}}, (132, "NVIDIA H200", (9, 0)))
 """
         with tempfile.TemporaryDirectory() as folder:
             ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Sequence
@@ -31,7 +32,8 @@ from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
-    StrictError, eight_bits_that_do_nothing, reason, warn_of_layers, warn_once, why_no_kernels)
+    StrictError, eight_bits_that_do_nothing, reason, warn_of_layers, warn_once, why_no_eight_bits,
+    why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import as_region, keep_strides, results_of, widen
@@ -206,6 +208,10 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
             raise StrictError(report.notes[-1])
         warn_once(report.notes[-1])
         return _inner(chosen.inner, module)(module, inputs)
+    if why := why_no_eight_bits(inputs, chosen):
+        report.notes.append(why)
+        warn_once(why)
+        chosen = dataclasses.replace(chosen, products="")
     try:
         fused = fuse(module, inputs, report, chosen)
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs unchanged)

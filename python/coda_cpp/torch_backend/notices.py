@@ -100,6 +100,18 @@ def why_no_kernels(inputs: Sequence[Any]) -> str:
     return ""
 
 
+def why_no_eight_bits(inputs: Sequence[Any], options: Options) -> str:
+    """Why products cannot be in 8 bits on the device of the inputs, although they were requested;
+    empty if they can, or if they were not requested."""
+    if not options.products:
+        return ""
+    for device in {t.device for t in inputs if isinstance(t, torch.Tensor)}:
+        if device.type == "cuda" and (
+                why := backend("gpu", device.index or 0).why_no_eight_bits):
+            return f"products stay in 16 bits, although 'products' is '{options.products}': {why}"
+    return ""
+
+
 def eight_bits_that_do_nothing(report: Report, options: Options) -> str:
     """Why no product is in 8 bits although 8 bits were requested; empty if some are, or if they
     were not requested."""

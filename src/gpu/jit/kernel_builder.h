@@ -33,6 +33,7 @@ class KernelBuilder {
   std::optional<int64_t> kept_spilled_bytes(const std::string& source);
 
   CubinCache& cache() { return cache_; }
+  const Target& target() const { return *target_; }
   // Opens the compiler. Throws Error if there is none.
   const NvrtcCompiler& compiler();
   // The compiler's version. Does not open the compiler if the cache has a record of it.

@@ -135,15 +135,19 @@ std::string NvrtcCompiler::file() const {
   return known && info.dli_fname != nullptr ? info.dli_fname : api().location;
 }
 
+std::string_view NvrtcCompiler::architecture_of(CompilerVersion version, const Target& target) {
+  return version >= target.compiler ? target.architecture : target.ptx;
+}
+
 // --fmad=false: device types decide which sums are fused (device/values/elements.cuh), not the
 // compiler, so that the bits do not depend on the tile configuration.
-std::vector<std::string> NvrtcCompiler::options(const Target& target) {
-  return {"--gpu-architecture=" + std::string(target.architecture), "--std=c++20",
+std::vector<std::string> NvrtcCompiler::options(std::string_view architecture) {
+  return {"--gpu-architecture=" + std::string(architecture), "--std=c++20",
           "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v"};
 }
 
 std::vector<std::string> NvrtcCompiler::options_of(CompilerVersion version, const Target& target) {
-  std::vector<std::string> all = options(target);
+  std::vector<std::string> all = options(architecture_of(version, target));
   if (version.major >= 13) all.emplace_back("--no-cache");
   return all;
 }
@@ -174,7 +178,7 @@ CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
     kernel.defect = "does not compile";
     return kernel;
   }
-  const bool is_ptx = target_->architecture.starts_with("compute_");
+  const bool is_ptx = architecture_of(version_, *target_).starts_with("compute_");
   check((is_ptx ? api().ptx_size : api().cubin_size)(program.handle, &size), "reading the cubin");
   kernel.cubin.resize(size);
   check((is_ptx ? api().ptx : api().cubin)(program.handle, kernel.cubin.data()),

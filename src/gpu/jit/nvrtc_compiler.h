@@ -15,14 +15,6 @@
 
 namespace coda::gpu {
 
-struct CompilerVersion {
-  int major = 0;
-  int minor = 0;
-
-  std::string text() const { return std::to_string(major) + "." + std::to_string(minor); }
-  friend auto operator<=>(const CompilerVersion&, const CompilerVersion&) = default;
-};
-
 // The oldest version whose cubins the tests accept.
 inline constexpr CompilerVersion kOldestNvrtc{12, 4};
 
@@ -51,7 +43,9 @@ class NvrtcCompiler {
   std::string file() const;  // the library that the loader opened
   const Headers& headers() const { return headers_; }
   const Target& target() const { return *target_; }
-  static std::vector<std::string> options(const Target& target);
+  // NVRTC's name for what it makes: the target's architecture, or its PTX if the compiler is older.
+  static std::string_view architecture_of(CompilerVersion version, const Target& target);
+  static std::vector<std::string> options(std::string_view architecture);
   // The options, including those that a compiler version needs. NVRTC 13 has its own cache, which
   // returns a cubin without the assembler's report; it is turned off, because spills would go
   // unnoticed in a kernel that it has compiled before under other names.

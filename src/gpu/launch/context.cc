@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coda/error.h"
-#include "gpu/targets/targets.h"
 
 namespace coda::gpu {
 namespace {
@@ -45,6 +44,7 @@ Context::Context(int device) {
   info_.major = attribute(handle, cuda::kCapabilityMajor);
   info_.minor = attribute(handle, cuda::kCapabilityMinor);
   info_.multiprocessors = attribute(handle, cuda::kMultiprocessors);
+  info_.shared_bytes = attribute(handle, cuda::kSharedBytesOfBlock);
   info_.has_pools = attribute(handle, cuda::kMemoryPools) != 0;
   check_driver(driver().device_primary_ctx_retain(&handle_, handle), what);
 }
@@ -66,17 +66,26 @@ Context::Scope::~Scope() {
   if (is_pushed_) driver().ctx_pop_current(&popped);
 }
 
-void check_architecture(const DeviceInfo& info) {
-  const Target& target = chosen_target(info.major);
+const Target& target_of(const DeviceInfo& info, std::string_view name) {
+  const Target& target = target_for(name, info.major, info.minor);
   const auto capability = std::pair(info.major, info.minor);
   const auto needed = std::pair(target.major, target.minor);
-  require(target.runs_on_newer ? capability >= needed : capability == needed,
-          "GPU " + std::to_string(info.ordinal) + " (" + info.name + ") has compute capability " +
-              std::to_string(info.major) + "." + std::to_string(info.minor) +
-              "; kernels are made for " + std::to_string(target.major) + "." +
-              std::to_string(target.minor) + " (" + std::string(target.gpus) +
-              "). Remedy: choose such a GPU "
-              "(CUDA_VISIBLE_DEVICES), or use the CPU backend");
+  const std::string gpu = "GPU " + std::to_string(info.ordinal) + " (" + info.name + ")";
+  require(
+      target.runs_on_newer ? capability >= needed : capability == needed,
+      gpu + " has compute capability " + std::to_string(info.major) + "." +
+          std::to_string(info.minor) + "; kernels of the target " + std::string(target.name) +
+          " are made for " + std::to_string(target.major) + "." + std::to_string(target.minor) +
+          (target.runs_on_newer ? " and later (" : " (") + std::string(target.gpus) +
+          "). Remedy: choose such a GPU (CUDA_VISIBLE_DEVICES), no target (CODA_GPU_TARGET), or "
+          "the CPU backend");
+  require(static_cast<uint32_t>(info.shared_bytes) >= target.shared_bytes,
+          gpu + " gives a block " + std::to_string(info.shared_bytes >> 10) +
+              " KiB of shared memory; kernels of the target " + std::string(target.name) +
+              " use up to " + std::to_string(target.shared_bytes >> 10) +
+              ". Remedy: set CODA_GPU_TARGET to compute_80, whose kernels use less, or choose "
+              "another GPU (CUDA_VISIBLE_DEVICES)");
+  return target;
 }
 
 }  // namespace coda::gpu

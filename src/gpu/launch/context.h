@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "gpu/launch/driver_api.h"
+#include "gpu/targets/targets.h"
 
 namespace coda::gpu {
 
@@ -16,6 +18,7 @@ struct DeviceInfo {
   int major = 0;  // of the compute capability
   int minor = 0;
   int multiprocessors = 0;
+  int shared_bytes = 0;    // shared memory that a block may use
   bool has_pools = false;  // stream-ordered allocation
 };
 
@@ -47,7 +50,8 @@ class Context {
   DriverHandle handle_ = nullptr;
 };
 
-// Throws Error unless the kernels of chosen_target() run on the device.
-void check_architecture(const DeviceInfo& info);
+// The target of that name (targets/targets.h) for this device. Throws Error if the device does not
+// run its kernels.
+const Target& target_of(const DeviceInfo& info, std::string_view name = {});
 
 }  // namespace coda::gpu

@@ -25,6 +25,7 @@ inline constexpr int kRegisters = 4;
 inline constexpr int kMultiprocessors = 16;  // device attributes
 inline constexpr int kCapabilityMajor = 75;
 inline constexpr int kCapabilityMinor = 76;
+inline constexpr int kSharedBytesOfBlock = 97;  // opted in
 inline constexpr int kMemoryPools = 115;
 inline constexpr unsigned kDeviceMemory = 2;
 inline constexpr unsigned kNonBlocking = 1;       // streams

@@ -18,9 +18,11 @@ namespace coda::gpu {
 
 class LoadedKernels {
  public:
-  LoadedKernels(std::shared_ptr<const Context> context, CacheOptions cache)
+  // Throws Error if the GPU does not run kernels of the target of this name (target_of).
+  LoadedKernels(std::shared_ptr<const Context> context, CacheOptions cache,
+                std::string_view target = {})
       : context_(std::move(context)),
-        builder_(std::move(cache), chosen_target(context_->info().major)) {}
+        builder_(std::move(cache), target_of(context_->info(), target)) {}
   ~LoadedKernels();
   LoadedKernels(const LoadedKernels&) = delete;
   LoadedKernels& operator=(const LoadedKernels&) = delete;
@@ -38,6 +40,7 @@ class LoadedKernels {
   DriverHandle load(const std::string& program, const KernelLaunch& launch);
 
   KernelBuilder& builder() { return builder_; }
+  const Target& target() const { return builder_.target(); }
 
  private:
   struct Entry {

@@ -2,6 +2,8 @@
 // Configurations, rates and kernel text of the sm80 target.
 #include "gpu/sm80/sm80.h"
 
+#include <vector>
+
 #include "device/sm80/config.cuh"
 #include "gpu/target/element.h"
 #include "gpu/target/pattern.h"
@@ -38,8 +40,9 @@ constexpr KernelRates kRates{.multiplications = 1024,
                              .lone_plane = 183,
                              .lone_work = 31};
 
-// Shared memory that a block can use on every GPU since Ampere: 99 KiB. (An A100 allows 163 KiB.)
+// Shared memory that a block may use: on every GPU since Ampere, and on those of data centres.
 constexpr uint32_t kSharedBytes = 99 << 10;
+constexpr uint32_t kLargeSharedBytes = 163 << 10;
 
 device::sm80::Config config_of(const GemmConfig& c) {
   return {.tile_m = c.tile_m,
@@ -54,9 +57,10 @@ bool is_valid(const GemmConfig& c, const device::EpilogueTraits& shape) {
          !c.promotes && !c.has_scales && device::sm80::is_valid(config_of(c), shape);
 }
 
+template <uint32_t kMostBytes>
 SharedUse shared_use(const GemmConfig& c, const device::RingShape& ring) {
   const uint32_t bytes = device::sm80::shared_bytes(config_of(c), ring);
-  return {.bytes = bytes, .groups = 0, .fits = bytes <= kSharedBytes};
+  return {.bytes = bytes, .groups = 0, .fits = bytes <= kMostBytes};
 }
 
 std::string operand(const OperandText& text) {
@@ -83,14 +87,43 @@ KernelFrame frame(const GemmConfig& c) {
       .body = "  sm80::program_kernel<kConfig$>(a);\n"};
 }
 
-Target made(std::string_view architecture) {
+// What distinguishes the GPUs of one compute capability.
+struct Architecture {
+  int major;
+  int minor;
+  std::string_view name;
+  CompilerVersion compiler;
+  std::string_view gpus;
+  uint32_t multiprocessors;  // of the first of `gpus`
+  bool has_large_shared_memory;
+};
+
+constexpr std::string_view kPtx = "compute_80";
+
+constexpr Architecture kArchitectures[] = {
+    {8, 0, "sm_80", {11, 0}, "A100, A30", 108, true},
+    {8, 6, "sm_86", {11, 1}, "RTX 3090, RTX 30, A40, A10", 82, false},
+    {8, 7, "sm_87", {11, 4}, "Jetson Orin", 16, true},
+    {8, 9, "sm_89", {11, 8}, "RTX 4090, RTX 40, L40S, L4", 128, false},
+    {9, 0, "sm_90", {11, 8}, "H100, H200", 132, true},
+    {10, 0, "sm_100", {12, 8}, "B200, GB200", 148, true},
+    {10, 3, "sm_103", {12, 9}, "B300, GB300", 148, true},
+    {12, 0, "sm_120", {12, 8}, "RTX 5090, RTX 50, RTX PRO 6000", 170, false},
+    {12, 1, "sm_121", {12, 9}, "GB10", 48, false},
+    {8, 0, kPtx, {11, 0}, "A100, RTX 30 and later", 108, false},
+};
+
+Target made(const Architecture& of) {
   return {.name = "sm80",
-          .architecture = architecture,
-          .major = 8,
-          .minor = 0,
-          .runs_on_newer = true,
-          .gpus = "A100, RTX 30 and later",
-          .multiprocessors = 108,
+          .architecture = of.name,
+          .compiler = of.compiler,
+          .ptx = kPtx,
+          .major = of.major,
+          .minor = of.minor,
+          .runs_on_newer = of.name == kPtx,
+          .gpus = of.gpus,
+          .shared_bytes = of.has_large_shared_memory ? kLargeSharedBytes : kSharedBytes,
+          .multiprocessors = of.multiprocessors,
           .registers = 232,
           .fragment = {.rows_apart = 8,
                        .columns_apart = 8,
@@ -108,7 +141,8 @@ Target made(std::string_view architecture) {
           .rates = kRates,
           .multiplies = [](device::Element element) { return device::is_16_bits(element); },
           .is_valid = is_valid,
-          .shared_use = shared_use,
+          .shared_use =
+              of.has_large_shared_memory ? shared_use<kLargeSharedBytes> : shared_use<kSharedBytes>,
           .accumulators =
               [](const GemmConfig& c) { return c.tile_m * c.tile_n / device::sm80::kThreads; },
           .row_blocks = [](const GemmConfig& c) { return c.tile_m / device::sm80::kBlockRows; },
@@ -119,14 +153,23 @@ Target made(std::string_view architecture) {
 
 }  // namespace
 
-const Target& sm80() {
-  static const Target target = made("sm_80");
-  return target;
+std::span<const Target> sm80_targets() {
+  static const std::vector<Target> targets = [] {
+    std::vector<Target> all;
+    for (const Architecture& architecture : kArchitectures) all.push_back(made(architecture));
+    return all;
+  }();
+  return targets;
 }
 
-const Target& sm80_ptx() {
-  static const Target target = made("compute_80");
-  return target;
+const Target& sm80() { return sm80_targets().front(); }
+
+const Target& sm80_ptx() { return sm80_targets().back(); }
+
+const Target& sm80_for(int major, int minor) {
+  for (const Target& target : sm80_targets())
+    if (target.major == major && target.minor == minor) return target;
+  return sm80_ptx();
 }
 
 }  // namespace coda::gpu

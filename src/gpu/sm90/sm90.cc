@@ -84,6 +84,7 @@ const Target& sm90() {
       .major = 9,
       .minor = 0,
       .gpus = "H100, H200",
+      .shared_bytes = device::kSharedMemoryPerBlock,
       .multiprocessors = 132,
       .registers = GemmConfig{}.consumer_registers,
       .fragment = {.rows_apart = 8,

@@ -15,6 +15,7 @@
 
 #include "base/embedded_text.h"
 #include "device/layout/shared_layout.cuh"
+#include "gpu/target/compiler_version.h"
 #include "gpu/target/fragment_map.h"
 
 namespace coda::gpu {
@@ -98,11 +99,16 @@ struct KernelFrame {
 struct Target {
   std::string_view name;          // "sm90"
   std::string_view architecture;  // NVRTC's --gpu-architecture
-  int major = 0;                  // compute capability
+  // The oldest NVRTC that has this architecture, and what an older one compiles to instead: PTX,
+  // which the driver compiles. `ptx` is empty if every NVRTC that the library accepts has it.
+  CompilerVersion compiler{};
+  std::string_view ptx{};
+  int major = 0;  // compute capability
   int minor = 0;
   // Whether kernels also run on newer GPUs; else only on GPUs of this capability.
   bool runs_on_newer = false;
-  std::string_view gpus;  // names for messages
+  std::string_view gpus;      // names for messages
+  uint32_t shared_bytes = 0;  // shared memory that a block may use
   // The multiprocessors of these GPUs; measured configurations are for this number.
   uint32_t multiprocessors = 0;
   uint32_t registers = 0;  // available to a thread that holds accumulators

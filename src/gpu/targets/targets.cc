@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CODA_GPU_TARGET selects the target, so that the sm80 kernels can also be tested on newer GPUs.
+// A target is chosen by the GPU, or by name, so that the sm80 kernels can be tested on a Hopper
+// GPU.
 #include "gpu/targets/targets.h"
 
 #include <cstdlib>
@@ -11,19 +12,20 @@ namespace coda::gpu {
 const Target& target_named(std::string_view name) {
   for (const Target* target : {&sm90(), &sm80()})
     if (target->name == name) return *target;
+  for (const Target& target : sm80_targets())
+    if (target.architecture == name) return target;
   throw Error("there is no GPU target named '" + std::string(name) +
-              "': set CODA_GPU_TARGET to \"sm90\" (H100, H200) or \"sm80\" (GPUs since Ampere, or "
-              "newer ones to compare with)");
+              "': choose \"sm90\" (H100, H200) or \"sm80\" (GPUs since Ampere), by the option or "
+              "CODA_GPU_TARGET, or neither");
 }
 
-const Target& chosen_target() {
-  const char* name = std::getenv("CODA_GPU_TARGET");
-  return name == nullptr || *name == '\0' ? sm90() : target_named(name);
-}
-
-const Target& chosen_target(int major) {
-  const Target& target = chosen_target();
-  return &target == &sm80() && major > target.major ? sm80_ptx() : target;
+const Target& target_for(std::string_view name, int major, int minor) {
+  const char* chosen = std::getenv("CODA_GPU_TARGET");
+  if (name.empty() && chosen != nullptr) name = chosen;
+  const bool is_hopper = major == 0 || (major == sm90().major && minor == sm90().minor);
+  if (name.empty()) return is_hopper ? sm90() : sm80_for(major, minor);
+  const Target& target = target_named(name);
+  return name == target.name && &target == &sm80() && major != 0 ? sm80_for(major, minor) : target;
 }
 
 }  // namespace coda::gpu
