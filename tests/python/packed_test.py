@@ -3,14 +3,17 @@
 documents that follow each other. The tests run the operators' implementation for CPUs, which
 otherwise is not used: PyTorch has attention of this kind only on GPUs."""
 
+import collections
+import random
 import unittest
 import unittest.mock
 
 import torch
 import torch._dynamo
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
-from coda_cpp.torch_backend import attention, documents
+from coda_cpp.torch_backend import attention, documents, mask_proof
 from compiled import VOCABULARY, Recorder, error, llama, mistral, outcome, qwen3
 from mask_proof_test import packed_mask
 
@@ -104,6 +107,41 @@ OTHERS = {
 }
 
 
+def _by_chance(draw):
+    """A mask of conditions drawn by chance, most of them those of packed documents."""
+    def numbers(x):
+        found = draw.choice((x, x, x, x + 1, x.flip(-1), -x))
+        is_border = draw.choice((
+            lambda: _steps(found) != draw.choice((1, 1, 1, 2, 0)), lambda: found == 0,
+            lambda: found > 3, lambda: _steps(found) <= 0))()
+        counts = is_border.cumsum(draw.choice((-1, -1, -1, -1, -1, 0)))
+        return draw.choice((
+            lambda: found, lambda: counts - 1, lambda: 5 - counts, lambda: counts.roll(1, -1),
+            lambda: counts - is_border.to(torch.int64), *[lambda: counts] * 7))()
+
+    def related(one, other):
+        one, other = one[:, None, :, None], other[:, None, None, :]
+        how = draw.choice("eeeeeeeegl")
+        return one == other if how == "e" else one >= other if how == "g" else other + 2 > one
+
+    def mask(x):
+        counts, moved = numbers(x), draw.choice((0, 0, 0, 0, 0, 0, 1, -1))
+        conditions = [
+            _j() <= _i() + moved if draw.random() < 0.7 else (
+                x[:, None, None, :] <= x[:, None, :, None] + moved),
+            related(counts, counts if draw.random() < 0.9 else numbers(x))]
+        conditions += draw.choice((lambda: [], lambda: [related(counts, counts)],
+                                   lambda: [_j() > _i() - 4], lambda: [_j() > _i() - 4],
+                                   lambda: [x[:, None, None, :] > x[:, None, :, None] - 4],
+                                   lambda: [x[:, None, None, :] > 0]))()
+        draw.shuffle(conditions)
+        made = conditions[0]
+        for one in conditions[1:]:
+            made = made | one if draw.random() < 0.05 else made & one
+        return made.expand(len(x), 1, N, N)
+    return mask
+
+
 class Packed(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()
@@ -128,6 +166,24 @@ class Packed(unittest.TestCase):
                 torch.testing.assert_close(*(torch.autograd.grad(one, q, upstream)[0]
                                              for one in (made, expected)),
                                            rtol=1e-5, atol=3e-5, equal_nan=True)
+
+    def test_what_is_said_of_masks_by_chance_is_so(self):
+        inputs = [torch.cat([positions(3, 8, 1, 1, 3), positions(5, 11)]),
+                  torch.cat([positions(16), positions(*[1] * 16)]) + 4,
+                  torch.randint(-2, 4, (2, N)), torch.randint(0, 2, (2, N)).cumsum(-1)]
+        counts = collections.Counter()
+        for seed in range(240):
+            traced = make_fx(_by_chance(random.Random(seed)), pre_dispatch=True)(inputs[0])
+            mask = traced.graph.output_node().args[0]
+            prover = mask_proof.Prover(mask_proof.written(traced.graph))
+            found = mask_proof.packed(prover, mask)
+            counts[type(found).__name__, getattr(found, "window", None)] += 1
+            for x in inputs if found is not None else ():
+                made = traced(x)
+                self.assertTrue(torch.equal(made, packed_mask(made, found.window)), (seed, x))
+        self.assertGreater(counts["Packed", None], 8)
+        self.assertGreater(counts["Packed", 3], 8)
+        self.assertGreater(counts["NoneType", None], 100)
 
     def test_the_operators(self):
         """Against attention with the mask, with gradients, for fewer heads of keys and windows."""
@@ -163,7 +219,7 @@ class Packed(unittest.TestCase):
                 torch.library.opcheck(documents.BOUNDS, (begins,))
 
     def _trained(self, model, batches, packed, **options):
-        """The number of compilations."""
+        """The reports of the compilations."""
         recorder = Recorder(**options)
         compiled = torch.compile(model, backend=recorder)
         for one in batches:
@@ -175,17 +231,20 @@ class Packed(unittest.TestCase):
         for report in recorder.reports:
             self.assertEqual((report.packed, report.causal), (packed, 0))
             self.assertTrue(all(layer.is_fused for layer in report.layers))
-        return len(recorder.reports)
+        return recorder.reports
 
     def test_models_of_hugging_face(self):
         """Any number of documents is one graph, and any number of tokens a second one."""
         batches = [batch(*lengths) for lengths in (
-            (5, 7, 12), (24,), (3, 1, 1, 8, 2, 9), (10, 20, 30), (40, 25), (3, 70))]
+            (5, 7, 12), (3, 1, 1, 8, 2, 9), (10, 20, 30), (70,))]
         for model in (qwen3(), llama(num_hidden_layers=5)):
             with self.subTest(type(model).__name__):
                 torch._dynamo.reset()
                 layers = model.config.num_hidden_layers
-                self.assertEqual(self._trained(model, batches, packed=layers), 2)
+                reports = self._trained(model, batches, packed=layers)
+                self.assertEqual(len(reports), 2)
+                self.assertIn(f"{layers} calls of attention with a mask of packed documents",
+                              reports[0].text())
 
     def test_sliding_windows(self):
         """Packed or not, where the window is shorter than the text."""
