@@ -57,6 +57,7 @@ torch.amp.autocast_mode._enter_autocast (*vals)
 torch.amp.autocast_mode._exit_autocast (mode)
 torch.autograd.Variable._execution_engine.run_backward
 torch.autograd.forward_ad._current_level
+torch.cuda._sleep (cycles)
 torch.fx._lazy_graph_module._make_graph_module (*args, graph_module_cls=None, **kwargs)
 torch.fx._lazy_graph_module._use_lazy_graph_module (should_use)
 torch.fx.experimental.proxy_tensor.make_fx (f, decomposition_table=None, tracing_mode='real', \
