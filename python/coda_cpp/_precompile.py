@@ -10,6 +10,7 @@ the thread compiles kernels for sizes that first occur in a step, beside the ste
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import os
 import threading
@@ -24,10 +25,12 @@ Gpu = tuple[int, str, tuple[int, int]]  # multiprocessors, name, compute capabil
 
 @dataclasses.dataclass
 class Work:
-    """The compilation of a plan's kernels for given sizes."""
+    """The compilation of a plan's kernels for given sizes. `has_new`: some may have been compiled
+    since it was asked for."""
 
     plan: _core.Plan
     sizes: dict[str, int]
+    has_new: bool
     is_done: bool = False
 
 
@@ -50,7 +53,7 @@ def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu, beside: bool = F
     threads = max(1, (os.cpu_count() or 1) // 2) if beside else 0
     with _changed:
         if key not in _known:
-            _known[key] = Work(plan, sizes)
+            _known[key] = Work(plan, sizes, has_new=_is_working)
             _waiting.setdefault((gpu, threads), []).append(_known[key])
         if _waiting and not _is_working:
             _is_working = True
@@ -82,9 +85,9 @@ def _work() -> None:
                 _changed.notify_all()
                 return
             (gpu, threads), works = _waiting.popitem()
-        try:
-            _core.precompile([(work.plan, work.sizes) for work in works], *gpu, threads)
-        except Error:  # the session compiles the kernels again and reports the error
-            pass
+        compiled = 0
+        with contextlib.suppress(Error):  # the session compiles them again and reports the error
+            compiled = _core.precompile([(work.plan, work.sizes) for work in works], *gpu, threads)
         for work in works:
+            work.has_new |= compiled > 0
             work.is_done = True

@@ -77,14 +77,14 @@ class Runners:
 
     On a GPU no step waits for a compiler once the plan has run: a session for other sizes takes
     kernels that are already compiled, with the same bits. The fastest ones are compiled beside, and
-    then the session is made anew."""
+    then the session is made anew, unless they were there."""
 
     def __init__(self, plan: _core.Plan) -> None:
         self.tensors = facts_of(plan)
         self._plan = plan
         self._order = [tensor.name for tensor in self.tensors]
         self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
-        self._beside: dict[Any, _precompile.Work] = {}  # what sessions to be made anew wait for
+        self._beside: dict[Any, _precompile.Work] = {}  # what new sessions wait for
         self._lock = threading.Lock()
 
     def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int]
@@ -100,8 +100,8 @@ class Runners:
         key = (sizes, device, stream)
         with self._lock:
             runner = self._kept.get(key)
-            if runner is None or self._beside and key in self._beside and self._beside[key].is_done:
-                runner = self._kept[key] = self._made(key)
+            if runner is None or self._beside and self._is_outdated(key):
+                runner = self._kept[key] = self._made(key, is_first=runner is None)
                 if len(self._kept) > RUNNERS:
                     self._beside.pop(self._kept.popitem(last=False)[0], None)
             self._kept.move_to_end(key)
@@ -117,15 +117,20 @@ class Runners:
         else:
             _host_memory.run(runner, addresses)
 
+    def _is_outdated(self, key: Any) -> bool:
+        """Whether faster kernels than the session's have been compiled since it was made."""
+        if key not in self._beside or not self._beside[key].is_done:
+            return False
+        return self._beside.pop(key).has_new
 
-    def _made(self, key: Any) -> _core.PlanRunner:
+    def _made(self, key: Any, is_first: bool) -> _core.PlanRunner:
         sizes, device, _ = key
         on = backend("cpu")
         if device.type == "cuda":
             on = backend("gpu", device.index)
             if not self._kept:
                 _precompile.wait()
-            elif self._beside.pop(key, None) is None:
+            elif is_first:
                 work = _precompile.start(self._plan, dict(sizes), gpu_of(device), beside=True)
                 if work is not None and not work.is_done:
                     self._beside[key] = work

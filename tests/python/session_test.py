@@ -226,6 +226,7 @@ class Kernels(unittest.TestCase):
         def precompile(plans, *_):
             compiled.extend(sizes["M"] for _, sizes in plans)
             self.assertTrue(may_end.wait(60))
+            return len(plans) if sizes_are_new else 0
 
         def runner(plan, backend, sizes, order, is_lent):
             made.append(sizes["M"])
@@ -243,6 +244,7 @@ class Kernels(unittest.TestCase):
             def run(rows):
                 runners.run((("M", rows),), device, [])
 
+            sizes_are_new = True
             for rows in (8, 16, 24, 16, 8):
                 run(rows)
             self.assertEqual(made, [8, 16, 24])
@@ -252,6 +254,12 @@ class Kernels(unittest.TestCase):
             for rows in (8, 16, 24, 16, 24):
                 run(rows)
             self.assertEqual(made, [8, 16, 24, 16, 24])
+            sizes_are_new = False
+            run(32)
+            _precompile.wait()
+            for rows in (32, 16):
+                run(rows)
+            self.assertEqual(made, [8, 16, 24, 16, 24, 32])
 
     def test_a_process_that_ends_while_kernels_are_compiled_ends_well(self):
         script = f"""
