@@ -2,6 +2,7 @@
 """What a user is told once: a GPU that there are no kernels for, where everything is the inner
 compiler's, and products in 8 bits that do nothing."""
 
+import os
 import unittest
 from unittest.mock import patch
 
@@ -17,6 +18,7 @@ from coda_cpp.torch_backend.options import Options
 from compiled import Recorder
 
 WIDTH = 32
+_H200 = 132, "NVIDIA H200", (9, 0)
 _A100 = ("GPU 0 (NVIDIA A100-SXM4-80GB) has compute capability 8.0: the GPU backend's kernels "
          "need 9.0")
 
@@ -92,7 +94,8 @@ class Gpus(unittest.TestCase):
             return module
 
         with patch.object(notices, "backend") as opened, patch.object(
-                notices._core, "precompile"), patch.object(coda, "fuse", fuse):
+                notices._core, "precompile"), patch.object(coda, "fuse", fuse), patch.object(
+                notices, "gpu_of", return_value=_H200):
             opened.return_value.why_no_eight_bits = why
             *_, report, warnings = self._compiled(products="fp8")
         self.assertEqual(asked, ["", ""])
@@ -100,9 +103,19 @@ class Gpus(unittest.TestCase):
         self.assertEqual((report.notes, warnings), ([said], ["coda: " + said]))
 
     def test_a_gpu_with_kernels(self):
-        with patch.object(notices, "backend"), patch.object(notices._core, "precompile"):
+        with patch.object(notices, "backend"), patch.object(notices._core, "precompile"), \
+                patch.object(notices, "gpu_of", return_value=_H200):
             self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
 
+    def test_a_gpu_whose_kernels_were_never_measured(self):
+        """They are used if the user asks for them."""
+        with patch.object(notices, "backend"), patch.object(notices._core, "precompile"), \
+                patch.object(notices, "gpu_of", return_value=(108, "NVIDIA A100", (8, 0))):
+            self._nothing_is_done("capability 8.0 .NVIDIA A100. were never measured beside "
+                                  "PyTorch's; CODA_GPU_TARGET=sm80 uses them")
+            notices._why_no_kernels.cache_clear()
+            with patch.dict(os.environ, CODA_GPU_TARGET="sm80"):
+                self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
 
     def test_operands_on_several_devices_stay_pytorchs(self):
         module, inputs = _on_a_gpu()

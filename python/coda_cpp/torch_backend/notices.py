@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import sys
 import weakref
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from torch._dynamo.exc import ShortenTraceback
 from coda_cpp import _core
 from coda_cpp._core import Error, InternalError
 from coda_cpp.function import EIGHT_BITS
-from coda_cpp.session import backend
+from coda_cpp.session import backend, gpu_of
 from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.report import FAULT, Report
@@ -84,9 +85,13 @@ def _why_no_kernels(device: int) -> str:
     try:
         backend("gpu", device)
         _core.precompile([], 132)  # an empty list: only looks for NVRTC
-        return ""
     except Error as why:
         return str(why)
+    _, name, (major, minor) = gpu_of(torch.device("cuda", device))
+    if major != 9 and not os.environ.get("CODA_GPU_TARGET"):
+        return (f"the kernels for a GPU of compute capability {major}.{minor} ({name}) were never "
+                "measured beside PyTorch's; CODA_GPU_TARGET=sm80 uses them (docs/gpus.md)")
+    return ""
 
 
 def why_no_kernels(inputs: Sequence[Any]) -> str:
