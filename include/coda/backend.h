@@ -71,7 +71,7 @@ class Backend {
                                           std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) = 0;
 
-  // Why its kernels do not take 8-bit floats, in one line; empty if they do.
+  // Why programs with 8-bit floats cannot run, in one line; empty if they can.
   virtual std::string why_no_eight_bits() const { return ""; }
   // What the cost model has to know about the machine (CompileOptions::rates).
   virtual Rates rates() const;
@@ -155,20 +155,20 @@ enum class GpuAttention : uint8_t {
 struct BackendOptions {
   int threads = 0;  // of the CPU backend; 0: OpenMP's default
   int device = -1;  // number of the GPU; -1: that of the thread's current CUDA context, else 0
-  // Kernels of the GPU: "sm90" (H100, H200) or "sm80" (any since Ampere); empty: what
-  // CODA_GPU_TARGET says, else the GPU's own. For others see docs/gpus.md.
+  // The kernels of a GPU: "sm90" (H100, H200) or "sm80" (all since Ampere). Empty: the variable
+  // CODA_GPU_TARGET, else by the GPU. Other names are in docs/gpus.md.
   std::string target = {};
   GpuAttention attention = GpuAttention::repeatable;
-  // Of the GPU, for sizes that vary from step to step: a kernel that would have to be compiled is
-  // replaced by one that this process has compiled for other sizes, with the same bits, if there is
-  // one. precompile() makes the faster kernel, which the next session of these sizes then has.
+  // For sizes that vary from step to step, on a GPU: a session does not wait for the compiler if
+  // this process has compiled a kernel of the same program for other sizes, which gives the same
+  // bits. After precompile() has compiled the fastest kernel, new sessions use that one.
   bool takes_compiled = false;
 };
 
-// "cpu": fast on x86-64 with AVX2 or AVX-512, slow on other CPUs. "gpu": an NVIDIA GPU since
-// Ampere, best an H100 or H200; see why_no_gpu. "best": "gpu" if there is a usable GPU, else "cpu".
-// "reference": float64, unoptimised, for comparison. Throws Error for an unknown name, or if the
-// machine lacks the required hardware.
+// "cpu": fast on x86-64 with AVX2 or AVX-512, slow on other CPUs. "gpu": an H100 or
+// H200, or another NVIDIA GPU since Ampere (untested); see why_no_gpu. "best": "gpu" if there is a
+// usable GPU, else "cpu". "reference": float64, unoptimised, for comparison. Throws Error for an
+// unknown name, or if the machine lacks the required hardware.
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 
 }  // namespace CODA_API coda

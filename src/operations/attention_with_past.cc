@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the newest tokens of a sequence to each other and to cached keys and values, for
-// generation token by token. On the CPU, each task computes one query row of one head, with fp32
-// sums over the keys in ascending order; there are few such rows, so nothing faster is needed. The
+// Attention of the newest tokens of a sequence to each other and to cached keys and values, as in
+// token-by-token generation. On the CPU, each task computes one query row of one head, and sums in
+// fp32 over the keys in ascending order. There are few such rows, so nothing faster is needed. The
 // GPU kernel is in device/kernels/attention_with_past.cuh.
 #include <algorithm>
 #include <cmath>

@@ -167,7 +167,7 @@ class Warnings(unittest.TestCase):
         warnings, told = self._warnings(nn.Sequential(
             *map(Alone, (torch.special.i0, torch.special.i1, torch.special.i0e))))
         self.assertEqual((len(warnings), told), (1, 3))
-        self.assertRegex(warnings[0], "0 of 1 linear layer fused.*i0 behind .has no rule.*"
+        self.assertRegex(warnings[0], "0 of 1 linear layer fused.*i0 .not supported.*"
                                       "all graphs of the model")
 
     def test_another_model_is_told_too(self):
@@ -179,8 +179,8 @@ class Warnings(unittest.TestCase):
             called(torch.randn(4, WIDTH))
         self.assertRegex(str(raised.exception),
                          r"^backend coda: linear layers are left to PyTorch: layer "
-                         r"\(notices_test.py:\d+\): nothing beside it can be fused with it: .*"
-                         r"special_i0 behind \(has no rule\)$")
+                         r"\(notices_test.py:\d+\): no operation beside it can be fused: .*"
+                         r"its result goes to special_i0 \(not supported\)$")
 
 
 class EightBits(unittest.TestCase):

@@ -76,7 +76,7 @@ class Reports(unittest.TestCase):
         for layer in layers:
             self.assertFalse(layer.is_fused)
             self.assertRegex(layer.place, _HERE)
-            self.assertRegex(layer.reason, r"i0 behind \(has no rule\)|as a linear layer")
+            self.assertRegex(layer.reason, r"i0 \(not supported\)|as a linear layer")
             self.assertEqual(layer.flops, 2 * (2 * 4) * WIDTH * WIDTH)
         self.assertEqual(len({layer.place for layer in layers}), 6)
 
@@ -188,7 +188,8 @@ class Reports(unittest.TestCase):
                 (lambda x: checkpoint(model, x, use_reentrant=False)) if is_checkpointed else model,
                 backend=Recorder(strict=True))
             with self.assertRaisesRegex(Exception, rf"linear layers are left to PyTorch: .*"
-                                        rf"down \({_HERE}\): nothing beside it .*i0 before"):
+                                        rf"down \({_HERE}\): no operation beside it .*"
+                                        "input comes from special_i0"):
                 called(torch.randn(2, 4, WIDTH))
 
     def test_what_the_cost_model_leaves_is_no_error(self):
@@ -207,7 +208,7 @@ class Reports(unittest.TestCase):
                     if record.levelname == "WARNING"]
         self.assertEqual(len(warnings), 1)
         self.assertIn("0 of 6 linear layers fused", warnings[0])
-        self.assertRegex(warnings[0], rf"\*\.down \(3 layers, {_HERE}\): nothing beside it")
+        self.assertRegex(warnings[0], rf"\*\.down \(3 layers, {_HERE}\): no operation beside it")
 
     def test_a_graph_that_cannot_be_read_tells_its_layers_too(self):
         def step(x):
@@ -240,7 +241,7 @@ class Reports(unittest.TestCase):
         self.assertRegex(others[0], "2 graphs.*graph_break")
         self.assertRegex(others[1], r"in all \d+ programs; .* MB moved, .* MB saved for the "
                                     r"backward; predicted .* ms")
-        self.assertRegex(text, rf"second\.down \({_HERE}\): nothing beside it.*\n    remedy: ")
+        self.assertRegex(text, rf"second\.down \({_HERE}\): no operation beside it.*\n    remedy: ")
 
 
 if __name__ == "__main__":

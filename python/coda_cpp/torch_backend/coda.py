@@ -252,8 +252,8 @@ def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> 
     """Compiles without autocast, because its conversions are already in the graph."""
     with contextlib.ExitStack() as stack:
         if torch._C._is_any_autocast_enabled():
-            # AOTAutograd turns autocast off in a backward if any is on when the graph is compiled.
-            # So one is on for a type of device that no tensor has.
+            # AOTAutograd disables autocast in the backward only if autocast is enabled for some
+            # device during compilation. No tensor is on this device.
             stack.callback(torch.set_autocast_enabled, "ipu", torch.is_autocast_enabled("ipu"))
             torch.set_autocast_enabled("ipu", True)
         for device in ("cpu", "cuda"):

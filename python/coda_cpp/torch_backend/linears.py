@@ -124,17 +124,18 @@ def _behind(node: fx.Node) -> Iterator[fx.Node]:
 def _alone(node: fx.Node, refused: dict[fx.Node, str]) -> str:
     """Why nothing can be fused with a product that is supported."""
     said = {}
-    for where, nodes in (("before", _before(node)), ("behind", _behind(node))):
+    for way, nodes in (("its input comes from", _before(node)),
+                       ("its result goes to", _behind(node))):
         for other in nodes:
             if other.op == "placeholder":
-                said[f"the graph's input {where}"] = None
+                said["its input is an input of the graph"] = None
             elif other.op == "output":
-                said[f"the graph's result {where}"] = None
+                said["its result is a result of the graph"] = None
             else:
                 why = refused.get(other) or (
-                    "is another region's" if other.target in RULES else "has no rule")
-                said[f"{name_of(other)} {where} ({why})"] = None
-    return "nothing beside it can be fused with it: " + ", ".join(said)
+                    "in another region" if other.target in RULES else "not supported")
+                said[f"{way} {name_of(other)} ({why})"] = None
+    return "no operation beside it can be fused: " + ", ".join(said)
 
 
 def mark(module: fx.GraphModule, refused: dict[fx.Node, str]) -> list[LinearLayer]:

@@ -6,8 +6,8 @@ inner compiler makes it of PyTorch's operations. Both times are stored in the ca
 a region is timed once on a machine. No measurement begins after SECONDS of a process; then the
 prediction decides. Values do not matter to the time, except indices, which are all 0.
 
-A GPU's time counts, not the host's: in a step the host is ahead of the GPU. So the GPU first waits
-until the host has started all runs.
+On a GPU only the GPU's time is measured, because in a training step the host runs ahead. So the GPU
+first waits until the host has started all runs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable) -> tuple[
         stack.enter_context(torch.random.fork_rng(gpus))
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
-        # A backward that is compiled later, as by default, counts as one of the model's graph.
+        # By default the backward is compiled in its first run. Dynamo then fails, because it takes
+        # this compilation for a second one of the model's graph.
         stack.enter_context(functorch_config.patch(
             enable_autograd_cache=False, force_non_lazy_backward_lowering=True))
         given = [_random(*operand) for operand in region.operands]

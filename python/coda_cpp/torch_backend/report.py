@@ -22,8 +22,8 @@ FAULT = "a fault of this backend, not of the model"
 # Remedies, by words in the reason; the first match is used.
 _REMEDIES = (
     (FAULT, "report it with this text; another version of PyTorch may work (docs/pytorch.md)"),
-    ("nothing beside it", "nothing needs to be done: a product alone is as fast in PyTorch; what "
-                          "stands in brackets would have to be understood"),
+    ("no operation beside it", "nothing needs to be done: a GEMM alone is as fast in PyTorch; "
+                               "brackets say why each neighbour is not fused"),
     ("several types", "give the parameters one type, or use torch.autocast"),
     ("no_grad", "call the compiled model within torch.no_grad(), or detach its inputs"),
     ("writes into", "write the operation without its in-place form"),

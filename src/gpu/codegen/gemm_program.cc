@@ -45,7 +45,7 @@ std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {
 
 namespace {
 
-// Between the configurations of a kernel.
+// The fields in which the configurations of one kernel differ.
 auto what_differs(const GemmConfig& choice) {
   return std::tuple(choice.tile_m, choice.tile_n, choice.cluster_m, choice.cluster_n, choice.stages,
                     choice.schedule);
@@ -56,7 +56,7 @@ constexpr size_t kWays = 2;
 
 }  // namespace
 
-// `more`: how many of the order's last configurations are only for first_ready().
+// `more`: the number of configurations at the end of `order` that only first_ready() uses.
 PlannedKernel GemmProgram::planned(size_t kernel, std::vector<ChosenConfig> order,
                                    size_t more) const {
   const auto shared = std::make_shared<const std::vector<ChosenConfig>>(std::move(order));

@@ -18,7 +18,7 @@ namespace coda::gpu {
 
 class LoadedKernels {
  public:
-  // Throws Error if the GPU does not run kernels of the target of this name (target_of).
+  // `target`: as target_of(). Throws Error if the GPU cannot run the kernels of this target.
   LoadedKernels(std::shared_ptr<const Context> context, CacheOptions cache,
                 std::string_view target = {})
       : context_(std::move(context)),
@@ -32,8 +32,8 @@ class LoadedKernels {
   int64_t compile(const std::string& program, const std::string& source);
   // Compiles the ways of each kernel in order until one does not spill. Thread-safe.
   std::vector<KernelLaunch> make(const std::string& program, const KernelPlan& plan);
-  // Launches that need the compiler least: of each kernel the best way if it is in the cache, else
-  // the best one that this process has compiled, for other sizes, else the best way. Thread-safe.
+  // Like make(), but avoids compilation. Each kernel gets its best way if that is compiled, else
+  // the best way that this process has compiled for other sizes, else its best way. Thread-safe.
   std::vector<KernelLaunch> soonest(const KernelPlan& plan);
   // The function to launch, configured for the launch's shared memory. Throws Error naming the
   // program.
@@ -51,7 +51,7 @@ class LoadedKernels {
     uint32_t shared_bytes = 0;
   };
 
-  // The bytes that a text of this process spills; none if it was not compiled.
+  // The bytes that a source spills; none if this process has not compiled it.
   std::optional<int64_t> compiled_spilled_bytes(const std::string& source);
 
   std::shared_ptr<const Context> context_;

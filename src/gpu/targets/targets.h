@@ -13,13 +13,12 @@ namespace coda::gpu {
 // for another name.
 const Target& target_named(std::string_view name);
 
-// The target of that name; if the name is empty: the one that CODA_GPU_TARGET names; if this is not
-// set: sm90 for a GPU of compute capability 9.0, sm80 for others. In the form for a GPU of the
-// capability; 0.0: for the GPUs that the target is made for, sm90 if there is no name. Does not
-// check that such a GPU runs its kernels.
+// The target for a GPU of this compute capability. `name` selects it; if empty, CODA_GPU_TARGET
+// does; if that is not set, it is sm90 for 9.0 and sm80 for others. Capability 0.0: no GPU is
+// meant, and the default is sm90. Does not check that the GPU can run the kernels (target_of does).
 const Target& target_for(std::string_view name, int major = 0, int minor = 0);
 
-// Without a GPU in mind.
+// The target if no GPU is meant.
 inline const Target& chosen_target() { return target_for(""); }
 
 }  // namespace coda::gpu

@@ -71,7 +71,7 @@ class MemoryPass {
   bool is_made(int id) const { return value_[static_cast<size_t>(id)] >= 0; }
   Value value(int id) { return graph().value(value_[static_cast<size_t>(id)]); }
 
-  // What a GEMM reads by this operand: it, and what it is a view of.
+  // Adds the operand of a GEMM, and the values that it is a view of.
   void find_multiplied(int id) {
     const Node& n = source_.node(id);
     if (!multiplied_.insert(id).second) return;
@@ -175,7 +175,7 @@ class MemoryPass {
   }
 
   // The value as the caller gets it: a separate value, written by a program or call of the phase.
-  // `is_copy`: not the one that GEMMs read.
+  // `is_copy`: GEMMs read another stored value.
   int root(int id, bool forward, bool is_copy = false) {
     Value v = value(id);
     const bool earlier =

@@ -35,9 +35,9 @@ struct ThroughMemory {
   std::vector<int> origin;  // by node of `joint`: the original node, or -1
 };
 
-// `apart`: nodes of `joint` that their readers must load from memory. `wide`: places in
-// joint.gradients that the caller gets in a wider type than GEMMs read; if a GEMM reads the value
-// of one, it reads a copy of its own.
+// `apart`: nodes of `joint` that their readers must load from memory. `wide`:
+// indices of joint.gradients that the caller gets in a wider type than GEMMs read. If a GEMM reads
+// such a value too, it is stored a second time for the GEMM.
 ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart,
                              const std::set<size_t>& wide = {});
 

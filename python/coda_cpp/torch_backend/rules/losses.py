@@ -66,7 +66,7 @@ def _cross_entropy(region: Importer, node: fx.Node) -> Any:
 
 def _softmax(region: Importer, node: fx.Node) -> Any:
     if not node.meta.get(loss_forms.REDUCED):
-        raise NotUnderstood("probabilities that are read as they are")
+        raise NotUnderstood("softmax is fused only into a loss")
     return _Probabilities(value_of(node).dtype, region.operand(node.args[0]),
                           node.target is _aten.log_softmax.int)
 
