@@ -4,7 +4,7 @@
 When torch.compile asks for the shapes of an operator's results, the operator's plan and sizes are
 known. From then on a thread compiles the plan's kernels into the kernel cache, where sessions find
 them. Plans that arrive during a compilation are then compiled together, each kernel once. Later,
-the thread compiles kernels for sizes that first occur in a step, beside the steps.
+the thread compiles kernels for sizes that first occur in a step, in the background.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Gpu = tuple[int, str, tuple[int, int]]  # multiprocessors, name, compute capabil
 
 @dataclasses.dataclass
 class Work:
-    """The compilation of a plan's kernels for given sizes. `has_new`: some may have been compiled
-    since it was asked for."""
+    """The compilation of a plan's kernels for given sizes. `has_new`: whether some kernels may have
+    been compiled since start() was called."""
 
     plan: _core.Plan
     sizes: dict[str, int]
@@ -35,22 +35,23 @@ class Work:
 
 
 _changed = threading.Condition()
-_known: dict[Any, Work] = {}  # which keeps the plans, so that no other plan gets such an id
+_known: dict[Any, Work] = {}  # the keys have ids of plans, and the values keep the plans alive
 _waiting: dict[tuple[Gpu, int], list[Work]] = {}  # by GPU and number of threads
 _is_working = False
 
 
-def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu, beside: bool = False
+def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu, in_background: bool = False
           ) -> Work | None:
-    """Starts to compile the plan's kernels. A symbolic size has its value in this call; None: it
-    has none. `beside`: with half of the processor's cores."""
+    """Starts to compile the plan's kernels. A symbolic size has its value in this call; if it has
+    none, nothing is started and the result is None. `in_background`: uses only half of the
+    processor's cores."""
     global _is_working
     sizes = {name: size if isinstance(size, int) else size.node.hint
              for name, size in sizes.items()}
     if not all(isinstance(size, int) for size in sizes.values()):
         return None
     key = (id(plan), tuple(sizes.items()), gpu)
-    threads = max(1, (os.cpu_count() or 1) // 2) if beside else 0
+    threads = max(1, (os.cpu_count() or 1) // 2) if in_background else 0
     with _changed:
         if key not in _known:
             _known[key] = Work(plan, sizes, has_new=_is_working)

@@ -19,10 +19,11 @@ RUNNERS = 256
 
 
 def backend(name: str = "cpu", device: int = -1, target: str = "") -> _core.Backend:
-    """The backend of that name: "cpu", "gpu" (NVIDIA's since Ampere) or "reference" (float64).
+    """The backend of that name: "cpu", "gpu" (H100 or H200; untested: other NVIDIA GPUs since
+    Ampere) or "reference" (float64).
 
-    `target`: the GPU's kernels, "sm90" (H100, H200) or "sm80" (any since Ampere); by default the
-    GPU's own, unless CODA_GPU_TARGET names one. Each GPU and target has one backend object. Raises
+    `target`: the kernels, "sm90" (H100, H200) or "sm80" (all GPUs since Ampere). If it is empty,
+    CODA_GPU_TARGET or else the GPU decides. Each GPU and target has one backend object. Raises
     Error if the machine lacks the GPU or its libraries.
     """
     with _lock:
@@ -75,16 +76,16 @@ def shape_of(tensor: _core.TensorInfo | TensorFacts, sizes: Mapping[str, int]) -
 class Runners:
     """The sessions of a plan with one phase: one for each combination of sizes, device and stream.
 
-    On a GPU no step waits for a compiler once the plan has run: a session for other sizes takes
-    kernels that are already compiled, with the same bits. The fastest ones are compiled beside, and
-    then the session is made anew, unless they were there."""
+    On a GPU, only a plan's first run waits for the compiler. Sessions for other sizes use kernels
+    that are already compiled and give the same bits. The fastest kernels for these sizes are
+    compiled in the background; then the session is replaced by one that uses them."""
 
     def __init__(self, plan: _core.Plan) -> None:
         self.tensors = facts_of(plan)
         self._plan = plan
         self._order = [tensor.name for tensor in self.tensors]
         self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
-        self._beside: dict[Any, _precompile.Work] = {}  # what new sessions wait for
+        self._in_background: dict[Any, _precompile.Work] = {}  # of sessions to be replaced
         self._lock = threading.Lock()
 
     def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int]
@@ -100,10 +101,10 @@ class Runners:
         key = (sizes, device, stream)
         with self._lock:
             runner = self._kept.get(key)
-            if runner is None or self._beside and self._is_outdated(key):
+            if runner is None or self._in_background and self._is_outdated(key):
                 runner = self._kept[key] = self._made(key, is_first=runner is None)
                 if len(self._kept) > RUNNERS:
-                    self._beside.pop(self._kept.popitem(last=False)[0], None)
+                    self._in_background.pop(self._kept.popitem(last=False)[0], None)
             self._kept.move_to_end(key)
         if not runner.lent_bytes:
             runner.run(addresses, stream)
@@ -119,9 +120,9 @@ class Runners:
 
     def _is_outdated(self, key: Any) -> bool:
         """Whether faster kernels than the session's have been compiled since it was made."""
-        if key not in self._beside or not self._beside[key].is_done:
+        if key not in self._in_background or not self._in_background[key].is_done:
             return False
-        return self._beside.pop(key).has_new
+        return self._in_background.pop(key).has_new
 
     def _made(self, key: Any, is_first: bool) -> _core.PlanRunner:
         sizes, device, _ = key
@@ -131,9 +132,10 @@ class Runners:
             if not self._kept:
                 _precompile.wait()
             elif is_first:
-                work = _precompile.start(self._plan, dict(sizes), gpu_of(device), beside=True)
+                work = _precompile.start(
+                    self._plan, dict(sizes), gpu_of(device), in_background=True)
                 if work is not None and not work.is_done:
-                    self._beside[key] = work
+                    self._in_background[key] = work
         return _core.PlanRunner(self._plan, on, dict(sizes), self._order, is_lent=True)
 
 

@@ -71,14 +71,13 @@ const Target& target_of(const DeviceInfo& info, std::string_view name) {
   const auto capability = std::pair(info.major, info.minor);
   const auto needed = std::pair(target.major, target.minor);
   const std::string gpu = "GPU " + std::to_string(info.ordinal) + " (" + info.name + ")";
-  require(
-      target.runs_on_newer ? capability >= needed : capability == needed,
-      gpu + " has compute capability " + std::to_string(info.major) + "." +
-          std::to_string(info.minor) + "; kernels of the target " + std::string(target.name) +
-          " are made for " + std::to_string(target.major) + "." + std::to_string(target.minor) +
-          (target.runs_on_newer ? " and later (" : " (") + std::string(target.gpus) +
-          "). Remedy: choose such a GPU (CUDA_VISIBLE_DEVICES), no target (CODA_GPU_TARGET), or "
-          "the CPU backend");
+  require(target.runs_on_newer ? capability >= needed : capability == needed,
+          gpu + " has compute capability " + std::to_string(info.major) + "." +
+              std::to_string(info.minor) + "; kernels of the target " + std::string(target.name) +
+              " are made for " + std::to_string(target.major) + "." + std::to_string(target.minor) +
+              (target.runs_on_newer ? " and later (" : " (") + std::string(target.gpus) +
+              "). Remedy: choose such a GPU (CUDA_VISIBLE_DEVICES), leave the target and "
+              "CODA_GPU_TARGET empty, or use the CPU backend");
   require(static_cast<uint32_t>(info.shared_bytes) >= target.shared_bytes,
           gpu + " gives a block " + std::to_string(info.shared_bytes >> 10) +
               " KiB of shared memory; kernels of the target " + std::string(target.name) +

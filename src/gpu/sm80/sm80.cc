@@ -40,7 +40,7 @@ constexpr KernelRates kRates{.multiplications = 1024,
                              .lone_plane = 183,
                              .lone_work = 31};
 
-// Shared memory that a block may use: on every GPU since Ampere, and on those of data centres.
+// Shared memory that a block may use: on every GPU since Ampere, and on data-centre GPUs.
 constexpr uint32_t kSharedBytes = 99 << 10;
 constexpr uint32_t kLargeSharedBytes = 163 << 10;
 

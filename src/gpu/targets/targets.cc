@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A target is chosen by the GPU, or by name, so that the sm80 kernels can be tested on a Hopper
-// GPU.
+// A target can be chosen by name, so that the sm80 kernels can be tested on a Hopper GPU.
 #include "gpu/targets/targets.h"
 
 #include <cstdlib>
@@ -14,9 +13,10 @@ const Target& target_named(std::string_view name) {
     if (target->name == name) return *target;
   for (const Target& target : sm80_targets())
     if (target.architecture == name) return target;
-  throw Error("there is no GPU target named '" + std::string(name) +
-              "': choose \"sm90\" (H100, H200) or \"sm80\" (GPUs since Ampere), by the option or "
-              "CODA_GPU_TARGET, or neither");
+  throw Error(
+      "there is no GPU target named '" + std::string(name) +
+      "': set the target or CODA_GPU_TARGET to \"sm90\" (H100, H200) or \"sm80\" (GPUs since "
+      "Ampere), or leave both empty");
 }
 
 const Target& target_for(std::string_view name, int major, int minor) {

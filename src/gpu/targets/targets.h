@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of targets, and which of them kernels are made for.
+// The list of targets, and the choice of one.
 #pragma once
 
 #include <string_view>
