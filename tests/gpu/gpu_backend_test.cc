@@ -688,7 +688,8 @@ TEST_F(GpuBackendTest, AGpuThatIsNoHopperRunsKernelsOfTheTargetSm80) {
               AllOf(HasSubstr("has compute capability 8.6; kernels of the target sm90 are made for "
                               "9.0 (H100, H200). Remedy: ")));
   EXPECT_THAT(message_of([&] { of_target("sm75"); }),
-              HasSubstr("no GPU target named 'sm75': choose \"sm90\" (H100, H200) or \"sm80\""));
+              HasSubstr("no GPU target named 'sm75': set the target or CODA_GPU_TARGET to \"sm90\" "
+                        "(H100, H200) or \"sm80\""));
   fake_->major = 9;
   fake_->minor = 0;
   fake_->shared_bytes = 227 << 10;
