@@ -11,6 +11,7 @@ import torch._dynamo
 from torch import nn
 from torch._dynamo import lookup_backend, register_backend
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from coda_cpp.torch_backend import equal_layers
@@ -25,6 +26,21 @@ def _counted(module, inputs):
     """aot_eager, whose graphs are kept."""
     _graphs.append(module)
     return lookup_backend("aot_eager")(module, inputs)
+
+
+class _Calls(TorchDispatchMode):
+    """The operators that run, with the shapes of their results."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for result in made if isinstance(made, (tuple, list)) else [made]:
+            if isinstance(result, torch.Tensor):
+                self.made.append((function.name(), result.shape))
+        return made
 
 
 class Block(nn.Module):
@@ -121,6 +137,23 @@ class EqualLayers(unittest.TestCase):
 
     def test_in_bf16_under_autocast(self):
         self._same(context=lambda: torch.autocast("cpu", torch.bfloat16))
+
+    def test_gradients_of_fp32_weights_under_autocast_are_no_sums_with_zeros(self):
+        """Regions pass the gradients to the fp32 weights, none to the weights that autocast
+        rounded. So the backward neither makes zeros nor adds tensors of a weight's shape."""
+        def run(called, model, x):
+            loss = called(x)
+            with _Calls() as calls:
+                loss.backward()
+            shapes = {weight.shape for weight in model.parameters() if weight.dim() == 2}
+            return [name for name, shape in calls.made if shape in shapes]
+
+        (names,), graphs = self._run(
+            4, Model, (8,), lambda: torch.autocast("cpu", torch.bfloat16), run)
+        self.assertEqual(len(graphs), 3)
+        self.assertIn("aten::detach", names)
+        self.assertEqual({"aten::zeros", "aten::zeros_like", "aten::new_zeros", "aten::fill_",
+                          "aten::zero_", "aten::add.Tensor", "aten::add_.Tensor"} & {*names}, set())
 
     def test_without_gradients(self):
         self._same(context=torch.no_grad, run=lambda called, model, x: called(x))

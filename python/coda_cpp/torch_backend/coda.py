@@ -36,7 +36,14 @@ from coda_cpp.torch_backend.notices import (
     why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
-from coda_cpp.torch_backend.replace import as_region, keep_strides, results_of, widen
+from coda_cpp.torch_backend.replace import (
+    Region,
+    as_region,
+    detach_rounded,
+    keep_strides,
+    results_of,
+    widen,
+)
 from coda_cpp.torch_backend.report import Report, Taken
 from coda_cpp.torch_backend.rules import FREE
 
@@ -73,7 +80,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     cut(fused, groups, normal.before)
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     left: collections.Counter[str] = collections.Counter()
-    regions: set[fx.Node] = set()
+    regions: dict[fx.Node, Region] = {}
     changes = bool(normal.causal_calls or normal.packed_calls)
     for node in list(fused.graph.nodes):
         if node.op == "call_module":
@@ -108,7 +115,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
             changes = True
             setattr(fused, node.target, region)
             node.args = (*operands, *rounded)
-            regions.add(node)
+            regions[node] = region
             for made, result in zip(results_of(node, len(region.results)), region.results):
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
@@ -123,6 +130,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
         return module
     if narrowed:
         widen(fused.graph, narrowed, regions)
+    detach_rounded(fused.graph, regions)
     keep_strides(fused.graph, module.graph)
     fused.meta[_MASKS] = normal.masks.given
     fused.recompile()

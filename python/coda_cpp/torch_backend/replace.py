@@ -74,15 +74,15 @@ class Region(torch.nn.Module):
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
                  results: Sequence[Result], needs: int, count: int, behind: Sequence[bool],
                  operands: Sequence[tuple[Any, torch.dtype, bool]],
-                 compared: Container[int] = ()) -> None:
+                 compared: Container[int] = (), rounded: Container[int] = ()) -> None:
         """`count`: the number of operands. The fp32 tensors from which weights were rounded follow
         the operands; `behind` says which of them are transposes. `operands`: for each one the fake
         tensor, its actual type, and whether it needs a gradient. `compared`: operands that need a
-        gradient but get none."""
+        gradient but get none. `rounded`: operands whose gradient goes to the fp32 tensors."""
         super().__init__()
         self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
-        self._behind, self._compared = behind, compared
+        self._behind, self._compared, self.rounded = behind, compared, rounded
         self.operands = operands
         self.operations: fx.Graph | None = None  # traced by inline
 
@@ -213,7 +213,8 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     are_turned = [sources[i][1].form == "turned" for i in rounded]
     compared = [i for node, i in place.items() if node.meta.get(NEEDS) and node not in trained]
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
-                  needs, len(inputs), are_turned, operands, compared), behind
+                  needs, len(inputs), are_turned, operands, compared,
+                  {sources[i][0] for i in rounded}), behind
 
 
 def _with_gradients(results: Sequence[fx.Node]) -> set[fx.Node]:
@@ -252,6 +253,19 @@ def widen(graph: fx.Graph, narrowed: Mapping[fx.Node, torch.dtype],
                 wide = graph.call_function(torch.ops.aten.to.dtype, (node, torch.float32))
             for reader in readers:
                 reader.replace_input_with(node, wide)
+
+
+def detach_rounded(graph: fx.Graph, regions: Mapping[fx.Node, Region]) -> None:
+    """Weights that autocast rounded have no gradient if only regions read them, because regions
+    pass it to the fp32 weights. Without this, equal_layers has autograd fill zeros for the rounded
+    weights, and add them to the gradients."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.to.dtype):
+        places = [(user, i) for user in node.users
+                  for i, operand in enumerate(user.args) if operand is node]
+        if places and all(user in regions and i in regions[user].rounded for user, i in places):
+            weight = node.args[0]
+            node.update_arg(0, insert(node, torch.ops.aten.detach.default, weight, like=weight))
+            node.meta["val"] = value_of(node).detach()
 
 
 def keep_strides(graph: fx.Graph, given: fx.Graph) -> None:
