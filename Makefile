@@ -69,14 +69,16 @@ wheel: setup-python
 	@scripts/setup.sh judges
 	CMAKE=$(CMAKE) scripts/wheel.sh build-wheel $(JOBS)
 
-# On a machine with a GPU; one test at a time has it. The tests run once for each target of kernels;
-# those of a target that the GPU cannot run are skipped. The last run is kept in docs/results.
+# On a machine with a GPU, on which GPU_JOBS tests run side by side: they spend most of their time
+# compiling kernels. The tests run once for each target of kernels; those of a target that the GPU
+# cannot run are skipped. The last run is kept in docs/results.
 TARGETS ?= sm90 sm80
+GPU_JOBS ?= $(JOBS)
 test-gpu: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target on_gpu_test
 	@status=0; reports=; for target in $(TARGETS); do \
 		echo "tests of the target $$target"; \
-		CODA_GPU_TARGET=$$target scripts/run_tests.sh $(BUILD) 1 -L gpu || status=1; \
+		CODA_GPU_TARGET=$$target scripts/run_tests.sh $(BUILD) $(GPU_JOBS) -L gpu || status=1; \
 		mv $(BUILD)/test_report.xml $(BUILD)/test_report_$$target.xml || exit 1; \
 		reports="$$reports $$target=$(BUILD)/test_report_$$target.xml"; \
 	done; python3 scripts/gpu_results.py $$reports; exit $$status
