@@ -140,15 +140,8 @@ sanitize: setup
 # target: `make fuzz SECONDS_OF_EACH=60 FUZZ="config npz"`. An input that fails stays in build-fuzz.
 SECONDS_OF_EACH ?= 3600
 FUZZ ?= config tokenizer safetensors npz program graph formula hello
-FIRST ?= 0
 fuzz: setup
-	@mkdir -p build-fuzz
-	@$(CMAKE) -G Ninja -S . -B build-fuzz $(CMAKE_ARGS) -DCODA_FUZZ=ON \
-		> build-fuzz/configure.log 2>&1 \
-		|| { cat build-fuzz/configure.log; exit 1; }
-	$(CMAKE) --build build-fuzz -j $(JOBS) --target fuzz
-	cd build-fuzz && printf '%s\n' $(FUZZ) | \
-		xargs -P $(JOBS) -I{} tests/fuzz/fuzz {} $(SECONDS_OF_EACH) $(FIRST)
+	CMAKE=$(CMAKE) scripts/fuzz.sh build-fuzz $(JOBS) $(SECONDS_OF_EACH) $(FUZZ) -- $(CMAKE_ARGS)
 
 bench: build
 	@scripts/setup.sh judges

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # -DCODA_SANITIZE=ON: everything with AddressSanitizer and UndefinedBehaviorSanitizer, any finding
 # ending the program. -DCODA_FUZZ=ON: with the sanitizers, and with coverage of the code for
-# tests/fuzz/fuzz.cc.
+# libFuzzer (Clang) or tests/fuzz/fuzz.cc (GCC).
 option(CODA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(CODA_FUZZ "Build for make fuzz" OFF)
-if(CODA_FUZZ)
+if(CODA_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-fsanitize=fuzzer-no-link)
+elseif(CODA_FUZZ)
   add_compile_options(-fsanitize-coverage=trace-pc)
 endif()
 if(CODA_SANITIZE OR CODA_FUZZ)

@@ -8,7 +8,7 @@ set(CODA_WARNINGS -Wall -Wextra -Wno-restrict)
 if(PROJECT_IS_TOP_LEVEL)
   list(APPEND CODA_WARNINGS -Werror)  # not where another compiler may warn of something new
 endif()
-if(CODA_SANITIZE)
+if(CODA_SANITIZE OR CODA_FUZZ)
   set(CODA_WARNINGS -w)  # see sanitize.cmake
 endif()
 # For programs (tests, the command, examples, what measures): what runs long is in the libraries.

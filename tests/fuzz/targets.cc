@@ -327,6 +327,18 @@ class HelloTarget : public Target {
 
 std::unique_ptr<Target> hello() { return std::make_unique<HelloTarget>(); }
 
+void add_corpus(const std::string& name, std::vector<std::string>& seeds) {
+  const fs::path file = fs::path(CODA_SOURCE_DIR) / "tests/fuzz/corpus" / (name + ".bin");
+  if (!fs::exists(file)) return;
+  const std::string bytes = io::read_file(file);
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t line = bytes.find('\n', at);
+    const size_t size = std::stoul(bytes.substr(at, line - at));
+    seeds.push_back(bytes.substr(line + 1, size));
+    at = line + 1 + size;
+  }
+}
+
 constexpr const char* kNames[] = {"config",  "tokenizer", "safetensors", "npz",
                                   "program", "graph",     "formula",     "hello"};
 
@@ -341,7 +353,9 @@ std::unique_ptr<Target> make_target(const std::string& name) {
       {"formula", formula}, {"hello", hello}};
   const auto found = kTargets.find(name);
   require(found != kTargets.end(), "there is no target " + name);
-  return found->second();
+  auto target = found->second();
+  add_corpus(name, target->seeds);
+  return target;
 }
 
 }  // namespace coda::fuzz

@@ -15,7 +15,8 @@ namespace coda::fuzz {
 struct Target {
   virtual ~Target() = default;
 
-  std::vector<std::string> seeds;  // valid inputs, from which other inputs are made
+  // Valid inputs and those of corpus/NAME.bin, from which other inputs are made.
+  std::vector<std::string> seeds;
   std::vector<std::string> words;  // pieces that are inserted into inputs
   // Reads the bytes. A coda::Error is a correct answer and is caught. Any other exception, a crash
   // or an endless loop is a failure.
@@ -24,7 +25,8 @@ struct Target {
 
 // config, tokenizer, safetensors, npz, program, graph, formula, hello.
 std::span<const char* const> target_names();
-// The Target owns what its reader needs (a folder, a listening thread).
+// The Target owns what its reader needs (a folder, a listening thread). corpus/NAME.bin has inputs
+// that libFuzzer found, each behind a line with its number of bytes; scripts/fuzz.sh writes it.
 std::unique_ptr<Target> make_target(const std::string& name);
 
 // One of `inputs`, with one to five random changes. The same `number` gives the same result.
