@@ -72,7 +72,7 @@ wheel: setup-python
 # On a machine with a GPU, on which GPU_JOBS tests run side by side: they spend most of their time
 # compiling kernels. The tests run once for each target of kernels; those of a target that the GPU
 # cannot run are skipped. The last run is kept in docs/results.
-TARGETS ?= sm90 sm80
+TARGETS ?= sm90 sm80 sm89
 GPU_JOBS ?= $(JOBS)
 test-gpu: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target on_gpu_test

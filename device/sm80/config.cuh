@@ -15,15 +15,25 @@ namespace coda::device::sm80 {
 inline constexpr u32 kGroups = 2;  // of kWarpgroupSize threads each
 inline constexpr u32 kThreads = kGroups * kWarpgroupSize;
 inline constexpr u32 kBlockRows = kWgmmaM;  // rows that the four warps of a group share
-inline constexpr u32 kStepK = 16;           // depth of one instruction along K
+inline constexpr u32 kStepK = kWgmmaK;      // depth of one instruction along K: 32 bytes
+
+// The largest tile whose sums are promoted. A thread then also has the fragments of A for a whole
+// stage and the sums of a fragment, for which a larger tile leaves no registers.
+inline constexpr u32 kMostPromoted = 128 * 128;
 
 struct Config {
   u32 tile_m = 128;
   u32 tile_n = 128;
   u32 stages = 3;
   OperandLayout layout = OperandLayout::tn;
-  Element element = Element::bf16;
+  Element element = Element::bf16;    // of A
+  Element element_b = Element::bf16;  // of B, of the same width
+  // As in GemmConfig (device/config.cuh).
+  bool promotes = false;
+  bool has_scales = false;
 
+  // Elements of a stage along K.
+  constexpr u32 block_k() const { return kSwizzleBytes / bytes_of(element); }
   constexpr Major major_a() const {
     return layout == OperandLayout::nt || layout == OperandLayout::tt ? Major::outer : Major::k;
   }
@@ -48,8 +58,12 @@ struct Config {
 };
 
 constexpr bool is_valid(const Config& config, const EpilogueTraits& shape) {
-  if (!is_16_bits(config.element) || config.stages < 2 || config.tile_n % shape.parts != 0)
+  const bool is_tn = config.layout == OperandLayout::tn;
+  if (!are_operands(config.element, config.element_b) || !(is_16_bits(config.element) || is_tn) ||
+      (config.has_scales && !config.promotes) || config.stages < 2 ||
+      config.tile_n % shape.parts != 0)
     return false;
+  if (config.promotes && config.tile_m * config.tile_n > kMostPromoted) return false;
   const u32 base = config.base_columns(shape);
   const u32 rows = kBlockRows * (config.splits_columns(shape) ? 1 : kGroups);
   return base % larger(kSubTileColumns, shape.group_span) == 0 && config.tile_m % rows == 0 &&

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mainloop of a tile: all threads copy operand blocks asynchronously into a ring of
 // shared-memory stages, and each warp multiplies the blocks that have arrived with mma.sync. A
-// stage is 64 elements deep along K and consists of rows of 128 bytes, swizzled (swizzle_128b). For
-// an operand that is contiguous along K, a row holds one outer index. For any other operand, a row
-// holds one k of a panel of 64 outer indices.
+// stage is 128 bytes deep along K and consists of rows of 128 bytes, swizzled (swizzle_128b). For
+// an operand that is contiguous along K, a row holds one outer index. For any other operand (of
+// 16-bit elements), a row holds one k of a panel of 64 outer indices. In shared memory, kBlockK,
+// kStepK and k count 16-bit elements; there are twice as many 8-bit elements in the same bytes.
 // Invariant: all threads synchronise between the last read of a stage and the next copy into it.
 #pragma once
 
 #include "device/layout/tile_order.cuh"
 #include "device/ptx/barrier.cuh"
 #include "device/ptx/matrix_move.cuh"
+#include "device/sm80/block_scales.cuh"
 #include "device/sm80/config.cuh"
 #include "device/sm80/ptx/async_copy.cuh"
 #include "device/sm80/ptx/mma.cuh"
 
 namespace coda::device::sm80 {
+
+inline constexpr u32 kPieceBytes = 16;  // what a thread copies at a time
 
 // The rectangle of a tensor that a GEMM reads as one operand. Elements outside the rectangle are
 // zero.
@@ -26,17 +30,17 @@ struct StoredOperand {
   u32 first_row;  // where the rectangle begins in the tensor
   u32 first_column;
 
+  template <u32 kBytes>  // of an element
   __device__ __forceinline__ u64 element(u32 row, u32 column) const {
-    return address +
-           (static_cast<u64>(first_row + row) * stride + first_column + column) * kElementBytes;
+    return address + (static_cast<u64>(first_row + row) * stride + first_column + column) * kBytes;
   }
-  // Whether each group of eight elements begins at a multiple of 16 bytes.
+  // Whether each piece of a row begins at a multiple of 16 bytes.
+  template <u32 kBytes>
   __device__ __forceinline__ bool is_aligned() const {
-    return (address + static_cast<u64>(first_column) * kElementBytes) % 16 == 0 && stride % 8 == 0;
+    return (address + static_cast<u64>(first_column) * kBytes) % kPieceBytes == 0 &&
+           stride % (kPieceBytes / kBytes) == 0;
   }
 };
-
-inline constexpr u32 kPiece = 8;  // elements in 16 bytes
 
 template <Config kConfig, class Space>
 struct Mainloop {
@@ -45,9 +49,12 @@ struct Mainloop {
 
   static constexpr u32 kBlocks = kConfig.blocks_m(kTraits);
   static constexpr u32 kFragmentsN = kConfig.group_columns(kTraits) / kFragmentColumns;
+  static constexpr u32 kBytes = bytes_of(kConfig.element);
+  static constexpr u32 kPiece = kPieceBytes / kBytes;  // elements
   // The accumulators of one thread. A fragment of 16 base columns has eight values, in the order in
   // which an epilogue reads them.
   using Accumulators = float[kBlocks][kTraits.parts][kFragmentsN][2][4];
+  using Scales = BlockScales<kConfig, Space, kConfig.has_scales>;
 
   SharedAddress stages;
 
@@ -74,13 +81,24 @@ struct Mainloop {
       blocks += Space::k_blocks(arguments, segment);
 #pragma unroll
     for (u32 block = 0; block + 1 < kConfig.stages; ++block) load(arguments, tile, block, block);
+    const auto scales_of = [&](u32 block) {
+      return Scales(arguments, tile, group_row, group_column, block);
+    };
+    Scales next = scales_of(0);
     u32 stage = 0;
     for (u32 block = 0; block < blocks; ++block) {
       wait_for_copies<kConfig.stages - 2>();
       __syncthreads();
       const u32 free = stage == 0 ? kConfig.stages - 1 : stage - 1;
       load(arguments, tile, block + kConfig.stages - 1, free);
-      multiply(stages + stage * kConfig.stage_bytes(), group_row, group_column, accumulators);
+      const SharedAddress own = stages + stage * kConfig.stage_bytes();
+      if constexpr (kConfig.promotes) {
+        const Scales now = next;
+        if (block + 1 < blocks) next = scales_of(block + 1);
+        multiply_and_promote(own, group_row, group_column, now, accumulators);
+      } else {
+        multiply(own, group_row, group_column, accumulators);
+      }
       stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
     }
     wait_for_copies<0>();
@@ -102,12 +120,13 @@ struct Mainloop {
       if (!is_loaded && index < own) {
         is_loaded = true;
         copy<kConfig.major_a(), kConfig.tile_m>(a, Space::a(arguments, segment), tile.m,
-                                                index * kBlockK);
+                                                index * kConfig.block_k());
 #pragma unroll
         for (u32 part = 0; part < kTraits.loaded_parts(); ++part) {
           copy<kConfig.major_b(), kPartColumns>(
               a + kConfig.stage_bytes_a() + part * (kPartColumns * kSwizzleBytes),
-              Space::b(arguments, segment, part), operand_column(kTraits, tile.n), index * kBlockK);
+              Space::b(arguments, segment, part), operand_column(kTraits, tile.n),
+              index * kConfig.block_k());
         }
       }
       index -= own;
@@ -115,29 +134,28 @@ struct Mainloop {
     commit_copies();
   }
 
-  // Copies kOuter x 64 elements that begin at `outer` and `k`; each thread copies 16 bytes at a
-  // time.
+  // Copies a block of kOuter rows or columns and 128 bytes along K that begins at `outer` and `k`.
   template <Major kMajor, u32 kOuter>
   __device__ __forceinline__ static void copy(SharedAddress to, const StoredOperand& operand,
                                               u32 outer, u32 k) {
-    constexpr u32 kPieces = kOuter * kBlockK / kPiece;
-    constexpr u32 kRowPieces = kBlockK / kPiece;  // in a row of 128 bytes
-    static_assert(kPieces % kThreads == 0);
-    const bool is_aligned = operand.is_aligned();
+    constexpr u32 kRowPieces = kSwizzleBytes / kPieceBytes;  // in a row of 128 bytes
+    constexpr u32 kPieces = kOuter * kRowPieces;
+    static_assert(kPieces % kThreads == 0 && (kMajor == Major::k || kBytes == kElementBytes));
+    const bool is_aligned = operand.template is_aligned<kBytes>();
 #pragma unroll 4
     for (u32 i = 0; i < kPieces / kThreads; ++i) {
       const u32 piece = i * kThreads + threadIdx.x;
       const u32 line = piece / kRowPieces;  // the row of 128 bytes
       const u32 inside = piece % kRowPieces * kPiece;
-      const SharedAddress place = to + swizzle_128b(line * kSwizzleBytes + inside * kElementBytes);
+      const SharedAddress place = to + swizzle_128b(line * kSwizzleBytes + inside * kBytes);
       const u32 row = kMajor == Major::k ? outer + line : k + line % kBlockK;
       const u32 column =
           kMajor == Major::k ? k + inside : outer + line / kBlockK * kOuterPanel + inside;
       const bool exists = row < operand.rows && column < operand.columns;
       const u32 count = exists ? smaller(kPiece, operand.columns - column) : 0;
-      const u64 from = exists ? operand.element(row, column) : operand.address;
+      const u64 from = exists ? operand.template element<kBytes>(row, column) : operand.address;
       if (is_aligned) {
-        copy_async(place, from, count * kElementBytes);
+        copy_async(place, from, count * kBytes);
       } else {
         copy_by_elements(place, from, count);
       }
@@ -145,13 +163,18 @@ struct Mainloop {
   }
 
   __device__ __forceinline__ static void copy_by_elements(SharedAddress to, u64 from, u32 count) {
-    u32 words[kPiece / 2];
+    u32 words[kPieceBytes / 4] = {};
 #pragma unroll
-    for (u32 i = 0; i < kPiece / 2; ++i) {
-      const u16* pair = reinterpret_cast<const u16*>(from) + 2 * i;
-      const u32 low = 2 * i < count ? pair[0] : 0;
-      const u32 high = 2 * i + 1 < count ? pair[1] : 0;
-      words[i] = high << 16 | low;
+    for (u32 i = 0; i < kPiece; ++i) {
+      u32 bits = 0;
+      if (i < count) {
+        if constexpr (kBytes == 1) {
+          bits = reinterpret_cast<const u8*>(from)[i];
+        } else {
+          bits = reinterpret_cast<const u16*>(from)[i];
+        }
+      }
+      words[i * kBytes / 4] |= bits << i * kBytes % 4 * 8;
     }
     store_piece(to, words);
   }
@@ -177,14 +200,67 @@ struct Mainloop {
                  accumulator_column(part, group_column + fragment * kFragmentColumns), k);
 #pragma unroll
           for (u32 block = 0; block < kBlocks; ++block) {
-            multiply_add<kConfig.element>(accumulators[block][part][fragment][0], a[block], b[0],
-                                          b[1]);
-            multiply_add<kConfig.element>(accumulators[block][part][fragment][1], a[block], b[2],
-                                          b[3]);
+            multiply_fragment(accumulators[block][part][fragment], a[block], b);
           }
         }
       }
     }
+  }
+
+  // As multiply(), but sums the products of the stage alone and adds the sum to the accumulators in
+  // fp32, multiplied by the scales of its rows and columns if there are any.
+  __device__ __forceinline__ static void multiply_and_promote(SharedAddress stage, u32 group_row,
+                                                              u32 group_column,
+                                                              const Scales& scales,
+                                                              Accumulators& accumulators) {
+    const u32 thread = threadIdx.x % kWarpgroupSize;
+    const u32 lane = thread % kWarpSize;
+    const u32 warp_row = group_row + thread / kWarpSize * 16;
+    const SharedAddress stage_b = stage + kConfig.stage_bytes_a();
+    constexpr u32 kSteps = kBlockK / kStepK;
+    u32 a[kBlocks][kSteps][4];
+#pragma unroll
+    for (u32 block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (u32 step = 0; step < kSteps; ++step)
+        load_a(a[block][step], stage, lane, warp_row + block * kBlockRows, step * kStepK);
+    }
+#pragma unroll
+    for (u32 part = 0; part < kTraits.parts; ++part) {
+#pragma unroll
+      for (u32 fragment = 0; fragment < kFragmentsN; ++fragment) {
+        float sums[kBlocks][2][4] = {};
+#pragma unroll
+        for (u32 step = 0; step < kSteps; ++step) {
+          u32 b[4];
+          load_b(b, stage_b, lane,
+                 accumulator_column(part, group_column + fragment * kFragmentColumns),
+                 step * kStepK);
+#pragma unroll
+          for (u32 block = 0; block < kBlocks; ++block)
+            multiply_fragment(sums[block], a[block][step], b);
+        }
+#pragma unroll
+        for (u32 block = 0; block < kBlocks; ++block) {
+#pragma unroll
+          for (u32 i = 0; i < kFragmentElements; ++i) {
+            float& own = accumulators[block][part][fragment][i / 4][i % 4];
+            const float sum = sums[block][i / 4][i % 4];
+            if constexpr (kConfig.has_scales) {
+              own = fmaf(sum, scales.of(block, part, fragment, i), own);
+            } else {
+              own += sum;
+            }
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void multiply_fragment(float (&d)[2][4], const u32 (&a)[4],
+                                                           const u32 (&b)[4]) {
+    multiply_add<kConfig.element, kConfig.element_b>(d[0], a, b[0], b[1]);
+    multiply_add<kConfig.element, kConfig.element_b>(d[1], a, b[2], b[3]);
   }
 
   // The column in the tile of B: parts follow one another, or members are in natural order.

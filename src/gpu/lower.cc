@@ -84,7 +84,8 @@ ProgramPlan plan_split(const Program& program, const DimValues& sizes, const Low
 std::string why_no_eight_bits(const Target& target) {
   if (target.has_eight_bits) return "";
   return "8-bit floats, which the target " + std::string(target.name) +
-         " does not support (sm90 does, on an H100 or H200)";
+         " does not support: RTX 40 and 50, L4, L40S, RTX Ada and RTX PRO Blackwell have them "
+         "(target sm89), H100 and H200 (sm90)";
 }
 
 std::string why_not_supported(const Program& program, const Target& target) {

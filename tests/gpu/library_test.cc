@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coda/compile.h"
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "coda/lift.h"
 #include "gpu/clean_kernels.h"
@@ -102,30 +103,44 @@ TEST_P(LibraryKernels, OfTheDerivedBackwardCompileWithoutASpill) {
   expect_no_defects_of(texts);
 }
 
-// Blocks of models, in whose plans products are fused with what is before and behind them. (The
-// kernels of sm90 run in the tests on a GPU.)
-TEST(PlanKernels, CompileWithoutASpill) {
+// The kernels of a block's plan.
+void add_block(void (*build)(Block&, const LlamaSizes&), EightBits eight_bits,
+               const std::vector<const Target*>& targets, TargetTexts& texts) {
   const LlamaSizes model{.hidden = 256,
                          .heads = 4,
                          .kv_heads = 2,
                          .head_dim = 64,
-                         .mlp = 344,
+                         .mlp = eight_bits == EightBits::none ? 344 : 352,  // 8 bits: 16 a piece
                          .vocab = 504,
                          .sequence = 20};
   CompileOptions options;
   options.sizes = {{"M", 160}};
   options.storage = DType::bf16;
   options.rates = h200_rates();
+  options.eight_bits = eight_bits;
+  Block block;
+  block.storage = options.storage;
+  build(block, model);
+  add_kernels(compile(block.graph, block.request, options).plan, options.sizes, targets, texts);
+}
+
+// Blocks of models, in whose plans products are fused with what is before and behind them. (The
+// kernels of sm90 run in the tests on a GPU.)
+TEST(PlanKernels, CompileWithoutASpill) {
   TargetTexts texts;
   for (const auto& build : {+[](Block& b, const LlamaSizes& s) { llama_block(b, s); },
                             +[](Block& b, const LlamaSizes& s) { gpt2_model(b, 1, s); },
                             +[](Block& b, const LlamaSizes& s) { parallel_block(b, s); },
-                            +[](Block& b, const LlamaSizes& s) { sandwich_block(b, s); }}) {
-    Block block;
-    block.storage = options.storage;
-    build(block, model);
-    add_kernels(compile(block.graph, block.request, options).plan, options.sizes, {&sm80()}, texts);
-  }
+                            +[](Block& b, const LlamaSizes& s) { sandwich_block(b, s); }})
+    add_block(build, EightBits::none, {&sm80()}, texts);
+  expect_no_defects_of(texts);
+}
+
+TEST(PlanKernels, OfTheRecipesOf8BitsCompileWithoutASpill) {
+  TargetTexts texts;
+  for (const EightBits recipe : {EightBits::fp8, EightBits::fp8_kept})
+    add_block([](Block& b, const LlamaSizes& s) { llama_block(b, s); }, recipe,
+              {&sm89(), &sm80_for(12, 0)}, texts);
   expect_no_defects_of(texts);
 }
 

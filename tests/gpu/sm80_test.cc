@@ -13,6 +13,7 @@
 #include "device/sm80/config.cuh"
 #include "gpu/clean_kernels.h"
 #include "gpu/codegen/gemm_program.h"
+#include "gpu/eight_bit_programs.h"
 #include "gpu/host_run.h"
 #include "gpu/lower.h"
 #include "gpu/targets/targets.h"
@@ -43,6 +44,29 @@ void expect_right_on_sm80(const Program& program, const DimValues& sizes, const 
   const Values inputs = tests::random_inputs(program, sizes, 1);
   expect_close(program, sizes, inputs,
                run_on_host(program, sizes, inputs, rows, with_sm80_tile(choice)));
+}
+
+// A row of 16 bytes.
+constexpr HostRows kEightBitRows{.gap = 3, .multiple = 16};
+
+void expect_right_on_sm89(const Program& program, const DimValues& sizes) {
+  SCOPED_TRACE(program.name);
+  const Values inputs = tests::random_inputs(program, sizes, 1);
+  expect_close(program, sizes, inputs,
+               run_on_host(program, sizes, inputs, kEightBitRows, {.target = &sm89()}));
+}
+
+// One number of stages of each tile that the program can have.
+std::vector<GemmConfig> choices_of_each_tile(const Program& program, const DimValues& sizes) {
+  std::vector<GemmConfig> choices;
+  for (const GemmConfig& choice : legal_choices(program, sizes, {.target = &sm89()})) {
+    const bool is_known = std::any_of(choices.begin(), choices.end(), [&](const GemmConfig& known) {
+      return known.tile_m == choice.tile_m && known.tile_n == choice.tile_n;
+    });
+    if (!is_known) choices.push_back(choice);
+  }
+  EXPECT_GE(choices.size(), 2U);
+  return choices;
 }
 
 // The two groups of warps split the columns of a tile or its rows; there are two to four stages.
@@ -110,6 +134,62 @@ TEST(Sm80OnHost, EveryTileGivesTheSameBits) {
         << choice;
 }
 
+// Elements of 8 bits: products of both types with epilogues, whose sums the tensor cores make alone
+// (K = 71) or are promoted (K = 4112, in other tests); tiles that are loaded, and 8-bit copies in
+// both orders.
+TEST(Sm89OnHost, ProgramsOf8BitsComputeWhatTheyMean) {
+  const DimValues sizes{{"M", 203}, {"N", 139}, {"K", 71}, {"S", 9}};
+  for (const char* text : tests::kEightBitProducts)
+    expect_right_on_sm89(parse_program(text), sizes);
+  for (const char* text : tests::kEightBitLoads) expect_right_on_sm89(parse_program(text), sizes);
+}
+
+// Sums of blocks of K that are added in fp32. With every choice of the tile the bits are the same.
+TEST(Sm89OnHost, LongSumsArePromotedWithTheSameBitsForEveryTile) {
+  const Program program = parse_program(tests::kEightBitProducts[4]);
+  const DimValues sizes{{"M", 67}, {"N", 70}, {"K", 4112}};
+  const Values inputs = tests::random_inputs(program, sizes, 1);
+  std::optional<Values> first;
+  for (const GemmConfig& choice : choices_of_each_tile(program, sizes)) {
+    SCOPED_TRACE(text(choice));
+    EXPECT_TRUE(choice.promotes);
+    const Values own =
+        run_on_host(program, sizes, inputs, kEightBitRows, {.target = &sm89(), .choice = choice});
+    expect_close(program, sizes, inputs, own);
+    if (!first) first = own;
+    EXPECT_EQ(own, *first);
+  }
+}
+
+TEST(Sm89OnHost, ScalesOfBlocksMultiplyTheSumsOfTheirProducts) {
+  for (const char* text : tests::kScaledProducts)
+    expect_right_on_sm89(parse_program(text), {{"M", 203}, {"B", 3}, {"C", 2}});
+}
+
+// A tile of any width finds the scale of each of its columns.
+TEST(Sm89OnHost, EveryTileTakesTheScalesOfItsOwnBlocks) {
+  const DimValues sizes{{"M", 176}, {"B", 2}, {"C", 3}};
+  for (const size_t i : {0, 2, 3}) {
+    const Program program = parse_program(tests::kScaledProducts[i]);
+    const Values inputs = tests::random_inputs(program, sizes, 2);
+    for (const GemmConfig& choice : choices_of_each_tile(program, sizes)) {
+      SCOPED_TRACE(program.name + ", " + text(choice));
+      expect_close(program, sizes, inputs,
+                   run_on_host(program, sizes, inputs, kEightBitRows,
+                               {.target = &sm89(), .choice = choice}));
+    }
+  }
+}
+
+// Rows start at any address, so no 16-byte copy is aligned.
+TEST(Sm89OnHost, OperandsOfAnyPitch) {
+  const Program program = parse_program(tests::kEightBitProducts[0]);
+  const DimValues sizes{{"M", 203}, {"N", 139}, {"K", 71}};
+  const Values inputs = tests::random_inputs(program, sizes, 3);
+  expect_close(program, sizes, inputs,
+               run_on_host(program, sizes, inputs, {.gap = 3}, {.target = &sm89()}));
+}
+
 // Compiles kernels of five programs for compute capability 8.0, with every tile of the target.
 TEST(Sm80, KernelsHaveNoDefect) {
   std::optional<NvrtcCompiler> compiler;
@@ -134,7 +214,8 @@ TEST(Sm80, KernelsHaveNoDefect) {
   expect_no_defects(*compiler, sources, known_clean_kernels());
 }
 
-// For a GPU that the compiler does not know it writes PTX for compute capability 8.0.
+// For a GPU that the compiler does not know it writes PTX for compute capability 8.9, so that the
+// GPU has 8-bit floats.
 TEST(Sm80, IsPtxForGpusThatTheCompilerDoesNotKnow) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const Target& target = sm80_for(13, 0);
@@ -148,21 +229,55 @@ TEST(Sm80, IsPtxForGpusThatTheCompilerDoesNotKnow) {
     ASSERT_FALSE(kernel.cubin.empty()) << kernel.log;
     EXPECT_EQ(kernel.cubin.back(), '\0');
     const std::string text(kernel.cubin.data());
-    EXPECT_THAT(text, HasSubstr(".target sm_80"));
+    EXPECT_THAT(text, HasSubstr(".target sm_89"));
     EXPECT_THAT(text, HasSubstr("mma.sync.aligned.m16n8k16"));
     EXPECT_THAT(text, testing::Not(HasSubstr("wgmma")));
   }
 }
 
+// By one line that says which cards have them.
 TEST(Sm80, EightBitOperandsAreRefused) {
-  LowerOptions options;
-  options.target = &sm80();
-  try {
-    lower(tests::library_program("product_e4m3"), {{"M", 256}, {"N", 256}, {"K", 256}}, options);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("tensor 'x8' has 8-bit floats"));
-    EXPECT_THAT(error.what(), HasSubstr("sm80"));
+  for (const Target* target : {&sm80(), &sm80_for(8, 6), &sm80_for(8, 9, false)}) {
+    try {
+      lower(tests::library_program("product_e4m3"), {{"M", 256}, {"N", 256}, {"K", 256}},
+            {.target = target});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("tensor 'x8' has 8-bit floats"));
+      EXPECT_THAT(error.what(), HasSubstr("sm80"));
+      EXPECT_THAT(error.what(), HasSubstr("RTX 40 and 50, L4, L40S"));
+      EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
+    }
+  }
+}
+
+// Kernels of 8-bit programs in both ways of summing, with every tile, for Ada and for consumer
+// Blackwell.
+TEST(Sm89, KernelsHaveNoDefect) {
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  for (const Target* target : {&sm89(), &sm80_for(12, 0)}) {
+    if (find_nvrtc()->version() < target->compiler) continue;
+    std::set<std::string> sources;
+    for (const int64_t length : {4096, 4112}) {
+      const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", length},
+                            {"S", 64},   {"B", 16},   {"C", 16}};
+      for (const auto& list : {std::span<const char* const>(tests::kEightBitProducts),
+                               std::span<const char* const>(tests::kEightBitLoads),
+                               std::span<const char* const>(tests::kScaledProducts)}) {
+        for (const char* text : list) {
+          for (const KernelLaunch& launch :
+               lower(parse_program(text), sizes, {.target = target, .uses_table = false}))
+            sources.insert(launch.source);
+        }
+      }
+      const Program product = parse_program(tests::kEightBitProducts[0]);
+      const GemmProgram kernels(product, sizes, {.target = target});
+      ASSERT_FALSE(kernels.refusal());
+      for (const RankedChoice& ranked : kernels.ranked(0))
+        if (!ranked.is_crowded && ranked.choice.stages == 2)
+          sources.insert(kernels.emit(0, ranked.choice).source);
+    }
+    expect_no_defects(NvrtcCompiler(*target), sources, known_clean_kernels());
   }
 }
 
@@ -170,8 +285,8 @@ TEST(Sm80, EightBitOperandsAreRefused) {
 TEST(Sm80, AnOldCompilerMakesPtx) {
   const Target& target = sm80_for(12, 0);
   EXPECT_EQ(NvrtcCompiler::architecture_of({12, 8}, target), "sm_120");
-  EXPECT_EQ(NvrtcCompiler::architecture_of({12, 7}, target), "compute_80");
-  EXPECT_EQ(NvrtcCompiler::options_of({12, 4}, target).front(), "--gpu-architecture=compute_80");
+  EXPECT_EQ(NvrtcCompiler::architecture_of({12, 7}, target), "compute_89");
+  EXPECT_EQ(NvrtcCompiler::options_of({12, 4}, target).front(), "--gpu-architecture=compute_89");
   EXPECT_EQ(NvrtcCompiler::architecture_of(kOldestNvrtc, sm80_for(8, 9)), "sm_89");
   EXPECT_EQ(NvrtcCompiler::architecture_of(kOldestNvrtc, sm90()), "sm_90a");
 }
@@ -196,15 +311,22 @@ TEST(Sm80, ConfigurationsFitIntoTheGpusSharedMemory) {
 TEST(Targets, AreThoseOfTheGpu) {
   for (const auto& [major, minor, name, architecture] : {std::tuple{8, 0, "sm80", "sm_80"},
                                                          {8, 6, "sm80", "sm_86"},
-                                                         {8, 9, "sm80", "sm_89"},
+                                                         {8, 9, "sm89", "sm_89"},
                                                          {9, 0, "sm90", "sm_90a"},
-                                                         {10, 0, "sm80", "sm_100"},
-                                                         {12, 0, "sm80", "sm_120"},
-                                                         {13, 5, "sm80", "compute_80"}}) {
-    EXPECT_EQ(target_for("", major, minor).name, name);
-    EXPECT_EQ(target_for("", major, minor).architecture, architecture);
+                                                         {10, 0, "sm89", "sm_100"},
+                                                         {12, 0, "sm89", "sm_120"},
+                                                         {13, 5, "sm89", "compute_89"}}) {
+    const Target& target = target_for("", major, minor);
+    EXPECT_EQ(target.name, name);
+    EXPECT_EQ(target.architecture, architecture);
+    EXPECT_EQ(target.has_eight_bits, target.name != "sm80");
   }
   EXPECT_EQ(target_for("sm80", 9, 0).architecture, "sm_90");
+  EXPECT_FALSE(target_for("sm80", 9, 0).has_eight_bits);
+  EXPECT_EQ(target_for("sm89", 9, 0).architecture, "sm_90");
+  EXPECT_TRUE(target_for("sm89", 9, 0).has_eight_bits);
+  // target_of() then refuses it.
+  EXPECT_EQ(target_for("sm89", 8, 6).architecture, "sm_89");
   EXPECT_EQ(target_for("sm80").architecture, "sm_80");
   EXPECT_EQ(target_for("compute_80", 8, 9).architecture, "compute_80");
 }
@@ -212,16 +334,20 @@ TEST(Targets, AreThoseOfTheGpu) {
 TEST(Targets, AreFoundByName) {
   EXPECT_EQ(&target_named("sm90"), &sm90());
   EXPECT_EQ(&target_named("sm80"), &sm80());
+  EXPECT_EQ(&target_named("sm89"), &sm89());
   EXPECT_EQ(&target_named("sm_86"), &sm80_for(8, 6));
-  try {
-    target_named("sm75");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("sm75"), HasSubstr("\"sm80\"")));
+  EXPECT_EQ(&target_named("sm120"), &sm80_for(12, 0));
+  EXPECT_EQ(&target_named("sm80:sm_90"), &target_for("sm80", 9, 0));
+  for (const char* unknown : {"sm75", "sm90:sm_80", "sm80:", ":", "rtx4090"}) {
+    try {
+      target_named(unknown);
+      ADD_FAILURE() << unknown;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(unknown), HasSubstr("\"sm80\"")));
+    }
   }
 }
 
-// FragmentMap, which emitters use for a thread's rows and columns, agrees with the device code.
 TEST(Targets, FragmentMapsAreTheDevices) {
   for (const Target* target : {&sm90(), &sm80()}) {
     const FragmentMap& map = target->fragment;

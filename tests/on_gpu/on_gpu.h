@@ -19,8 +19,9 @@ class LowersForThisGpu : public ::testing::Environment {
   void SetUp() override {
     if (!why_no_gpu().empty()) return;
     const gpu::Target& target = gpu::target_of(gpu::Context().info());
-    const auto name = &target == &gpu::sm90() ? target.name : target.architecture;
-    setenv("CODA_GPU_TARGET", std::string(name).c_str(), 1);
+    std::string name(target.name);
+    if (&target != &gpu::sm90()) name += ":" + std::string(target.architecture);
+    setenv("CODA_GPU_TARGET", name.c_str(), 1);
   }
 };
 inline ::testing::Environment* const kLowersForThisGpu =

@@ -106,7 +106,7 @@ NvrtcCompiler::Headers embedded_headers(const Target& target) {
   NvrtcCompiler::Headers headers;
   for (const EmbeddedText& text : device_texts())
     headers.emplace(std::string(text.name), std::string(text.text));
-  const std::string own = "device/" + std::string(target.name) + "/ptx/";
+  const std::string own = "device/" + std::string(target.folder) + "/ptx/";
   for (const EmbeddedText& text : device_texts()) {
     if (!text.name.starts_with(own)) continue;
     const auto common = headers.find("device/ptx/" + std::string(text.name.substr(own.size())));

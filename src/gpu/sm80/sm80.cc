@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations, rates and kernel text of the sm80 target.
+// Configurations, rates and kernel text of the sm80 and sm89 targets.
 #include "gpu/sm80/sm80.h"
 
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <utility>
 #include <vector>
 
+#include "coda/error.h"
 #include "device/sm80/config.cuh"
 #include "gpu/target/element.h"
 #include "gpu/target/pattern.h"
@@ -23,7 +28,8 @@ constexpr TileKind kTiles[] = {
 
 constexpr ClusterShape kClusters[] = {{1, 1}};
 
-// The rate of the tensor cores is an A100's. The other rates are the ones fitted to Hopper.
+// The rate of the tensor cores is an A100's, for GPUs whose cards publish none for mma.sync. The
+// other rates are the ones fitted to Hopper.
 constexpr KernelRates kRates{.multiplications = 1024,
                              .operand_bytes = 48,
                              .alone = 1,
@@ -49,12 +55,15 @@ device::sm80::Config config_of(const GemmConfig& c) {
           .tile_n = c.tile_n,
           .stages = c.stages,
           .layout = c.layout,
-          .element = c.element};
+          .element = c.element,
+          .element_b = c.element_b,
+          .promotes = c.promotes,
+          .has_scales = c.has_scales};
 }
 
 bool is_valid(const GemmConfig& c, const device::EpilogueTraits& shape) {
-  return c.cluster_size() == 1 && c.schedule == Schedule::cooperative && c.element == c.element_b &&
-         !c.promotes && !c.has_scales && device::sm80::is_valid(config_of(c), shape);
+  return c.cluster_size() == 1 && c.schedule == Schedule::cooperative &&
+         device::sm80::is_valid(config_of(c), shape);
 }
 
 template <uint32_t kMostBytes>
@@ -76,15 +85,17 @@ std::string operand(const OperandText& text) {
 
 KernelFrame frame(const GemmConfig& c) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
-  return {
-      .config = filled(
-          "constexpr sm80::Config kConfig{.tile_m = $, .tile_n = $, .stages = $,\n"
-          "                               .layout = OperandLayout::$, .element = Element::$};\n",
-          {std::to_string(c.tile_m), std::to_string(c.tile_n), std::to_string(c.stages),
-           kLayouts[static_cast<int>(c.layout)], name_of(element_row(c.element).type)}),
-      .headers = {"sm80/program_kernel.cuh"},
-      .attributes = "__launch_bounds__(sm80::kThreads, 1)\n",
-      .body = "  sm80::program_kernel<kConfig$>(a);\n"};
+  return {.config = filled(
+              "constexpr sm80::Config kConfig{.tile_m = $, .tile_n = $, .stages = $,\n"
+              "                               .layout = OperandLayout::$, .element = Element::$,\n"
+              "                               .element_b = Element::$$$};\n",
+              {std::to_string(c.tile_m), std::to_string(c.tile_n), std::to_string(c.stages),
+               kLayouts[static_cast<int>(c.layout)], name_of(element_row(c.element).type),
+               name_of(element_row(c.element_b).type), c.promotes ? ", .promotes = true" : "",
+               c.has_scales ? ", .has_scales = true" : ""}),
+          .headers = {"sm80/program_kernel.cuh"},
+          .attributes = "__launch_bounds__(sm80::kThreads, 1)\n",
+          .body = "  sm80::program_kernel<kConfig$>(a);\n"};
 }
 
 // What distinguishes the GPUs of one compute capability.
@@ -96,9 +107,13 @@ struct Architecture {
   std::string_view gpus;
   uint32_t multiprocessors;  // of the first of `gpus`
   bool has_large_shared_memory;
+
+  bool is_ptx() const { return name.starts_with("compute_"); }
+  bool has_eight_bits() const { return std::pair(major, minor) >= std::pair(8, 9); }
 };
 
 constexpr std::string_view kPtx = "compute_80";
+constexpr std::string_view kPtxOfAda = "compute_89";
 
 constexpr Architecture kArchitectures[] = {
     {8, 0, "sm_80", {11, 0}, "A100, A30", 108, true},
@@ -110,17 +125,35 @@ constexpr Architecture kArchitectures[] = {
     {10, 3, "sm_103", {12, 9}, "B300, GB300", 148, true},
     {12, 0, "sm_120", {12, 8}, "RTX 5090, RTX 50, RTX PRO 6000", 170, false},
     {12, 1, "sm_121", {12, 9}, "GB10", 48, false},
+    {8, 9, kPtxOfAda, {11, 8}, "RTX 40, RTX 50 and later", 128, false},
     {8, 0, kPtx, {11, 0}, "A100, RTX 30 and later", 108, false},
 };
 
-Target made(const Architecture& of) {
-  return {.name = "sm80",
+// The published rate of Hopper's cards is wgmma's, and that of B200 is tcgen05's.
+void set_rate(const GpuCard& card, KernelRates& rates) {
+  if (card.boost_mhz != 0 && card.major != 9)
+    rates.multiplications = card.flops / (2e6 * card.boost_mhz * card.multiprocessors);
+}
+
+// Those of the first card of this capability.
+KernelRates rates_of_first_card(const Architecture& of) {
+  KernelRates rates = kRates;
+  const auto card = std::ranges::find_if(gpu_cards(), [&](const GpuCard& one) {
+    return one.major == of.major && one.minor == of.minor;
+  });
+  if (card != gpu_cards().end()) set_rate(*card, rates);
+  return rates;
+}
+
+Target made(const Architecture& of, bool with_eight_bits) {
+  return {.name = with_eight_bits ? "sm89" : "sm80",
+          .folder = "sm80",
           .architecture = of.name,
           .compiler = of.compiler,
-          .ptx = kPtx,
+          .ptx = with_eight_bits ? kPtxOfAda : kPtx,
           .major = of.major,
           .minor = of.minor,
-          .runs_on_newer = of.name == kPtx,
+          .runs_on_newer = of.is_ptx(),
           .gpus = of.gpus,
           .shared_bytes = of.has_large_shared_memory ? kLargeSharedBytes : kSharedBytes,
           .multiprocessors = of.multiprocessors,
@@ -134,12 +167,15 @@ Target made(const Architecture& of) {
           .fewest_stages = 2,
           .threads = device::sm80::kThreads,
           .overlaps_launches = false,
+          .has_eight_bits = with_eight_bits,
           .deals_tiles = false,
           .loads_under_mainloop = false,
           .planes = {},
           .operand_type = "sm80::StoredOperand",
-          .rates = kRates,
-          .multiplies = [](device::Element element) { return device::is_16_bits(element); },
+          .rates = rates_of_first_card(of),
+          .multiplies = with_eight_bits
+                            ? [](device::Element element) { return device::is_operand(element); }
+                            : [](device::Element element) { return device::is_16_bits(element); },
           .is_valid = is_valid,
           .shared_use =
               of.has_large_shared_memory ? shared_use<kLargeSharedBytes> : shared_use<kSharedBytes>,
@@ -156,20 +192,39 @@ Target made(const Architecture& of) {
 std::span<const Target> sm80_targets() {
   static const std::vector<Target> targets = [] {
     std::vector<Target> all;
-    for (const Architecture& architecture : kArchitectures) all.push_back(made(architecture));
+    for (const Architecture& architecture : kArchitectures) {
+      if (architecture.has_eight_bits()) all.push_back(made(architecture, true));
+      if (architecture.name != kPtxOfAda) all.push_back(made(architecture, false));
+    }
     return all;
   }();
   return targets;
 }
 
-const Target& sm80() { return sm80_targets().front(); }
+const Target& sm80() { return sm80_for(8, 0); }
+const Target& sm89() { return sm80_for(8, 9); }
 
-const Target& sm80_ptx() { return sm80_targets().back(); }
+const Target& sm80_for(int major, int minor, bool with_eight_bits) {
+  const auto capability = std::pair(major, minor);
+  const bool eight_bits = with_eight_bits && capability >= std::pair(8, 9);
+  for (const Target& target : sm80_targets()) {
+    if (target.has_eight_bits != eight_bits) continue;
+    if (target.runs_on_newer || std::pair(target.major, target.minor) == capability) return target;
+  }
+  throw InternalError("a target for every capability");
+}
 
-const Target& sm80_for(int major, int minor) {
-  for (const Target& target : sm80_targets())
-    if (target.major == major && target.minor == minor) return target;
-  return sm80_ptx();
+const Target& with_rates_of(const Target& target, const GpuCard& card) {
+  static std::mutex mutex;
+  static std::list<std::pair<std::pair<const Target*, const GpuCard*>, Target>> known;
+  const std::lock_guard lock(mutex);
+  const std::pair key(&target, &card);
+  const auto found = std::ranges::find(known, key, [](const auto& one) { return one.first; });
+  if (found != known.end()) return found->second;
+  Target own = target;
+  own.multiprocessors = static_cast<uint32_t>(card.multiprocessors);
+  set_rate(card, own.rates);
+  return known.emplace_back(key, own).second;
 }
 
 }  // namespace coda::gpu

@@ -80,6 +80,7 @@ KernelFrame frame(const GemmConfig& c) {
 const Target& sm90() {
   static const Target target{
       .name = "sm90",
+      .folder = "sm90",
       .architecture = "sm_90a",
       .major = 9,
       .minor = 0,

@@ -98,6 +98,7 @@ struct KernelFrame {
 
 struct Target {
   std::string_view name;          // "sm90"
+  std::string_view folder;        // of its device code, under device/: "sm90"
   std::string_view architecture;  // NVRTC's --gpu-architecture
   // The oldest NVRTC that has this architecture, and what an older one compiles to instead: PTX,
   // which the driver compiles. `ptx` is empty if every NVRTC that the library accepts has it.
