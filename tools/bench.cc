@@ -8,13 +8,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/llama_block/block_graph.h"
 #include "coda/device.h"
 #include "coda/eight_bits.h"
 #include "coda/error.h"
+#include "coda/plan_cost.h"
 #include "commands.h"
+#include "device_flag.h"
 #include "explained_plan.h"
 #include "flag_values.h"
 #include "program_file.h"
@@ -24,6 +27,7 @@ namespace {
 
 struct BenchFlags {
   std::string backend;  // empty: the GPU if there is one
+  CardFlag gpu;         // predict for this card, measure nothing
   double seconds = 1.0;
   std::vector<std::string> regimes{"sustained", "cool", "interleaved"};
   int rounds = 15;
@@ -31,6 +35,10 @@ struct BenchFlags {
   bool json = false;
 
   bool on_gpu() const {
+    if (!gpu.name.empty()) {
+      require(backend != "cpu", "--gpu predicts for a GPU: leave out --backend cpu");
+      return true;
+    }
     if (backend == "cpu") return false;
     const std::string why = why_no_gpu();
     require(backend.empty() || why.empty(), "--backend gpu: " + why);
@@ -69,9 +77,47 @@ struct BenchFlags {
                     "On a CPU: after so many seconds no further round begins, but for three")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
+    gpu.add_to(command,
+               "Measure nothing: predict the times on this card, by name: rtx4090 (docs/gpus.md)");
     command.add_flag("--json", json, "Print one JSON object");
   }
 };
+
+// The predicted times of a plan's steps, and of its products alone at the same rate.
+void show_predicted(const GpuCard& card, const std::string& title, const Plan& plan,
+                    const DimValues& sizes, bool json) {
+  const Rates rates = rates_of(card);
+  const std::string note = prediction_note(card);
+  StepCost total;
+  nlohmann::ordered_json steps = nlohmann::json::array();
+  if (!json)
+    fmt::print("{}\n{}\n\n{:>12} {:>12} {:>12}  step\n", title, note, "GFLOP", "MB",
+               "predicted us");
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      const StepCost cost = cost_of(step, plan, sizes, rates);
+      total.flops += cost.flops;
+      total.seconds += cost.seconds;
+      steps.push_back({{"name", step.name}, {"predicted_seconds", cost.seconds}});
+      if (!json)
+        fmt::print("{:12.3f} {:12.2f} {:12.1f}  {}\n", cost.flops / 1e9, cost.bytes / 1e6,
+                   cost.seconds * 1e6, step.name);
+    }
+  }
+  const double products = total.flops / rates.flops_per_second;
+  if (json) {
+    const nlohmann::ordered_json result{{"title", title},
+                                        {"prediction", note},
+                                        {"gpu", card.name},
+                                        {"predicted_seconds", total.seconds},
+                                        {"predicted_seconds_of_products", products},
+                                        {"steps", steps}};
+    fmt::print("{}\n", result.dump(2));
+    return;
+  }
+  fmt::print("\npredicted: {:.1f} us, of which the products alone {:.1f} us\n", total.seconds * 1e6,
+             products * 1e6);
+}
 
 struct ProgramBenchFlags {
   BenchFlags bench;
@@ -113,6 +159,9 @@ void bench_program(const ProgramBenchFlags& flags) {
   const Program& program = read.front();
   require_sizes(program, sizes);
   refuse_other_sizes({&program, 1}, sizes);
+  if (const GpuCard* card = flags.bench.gpu.card())
+    return show_predicted(*card, program.name + text_of(sizes), one_step_plan(program), sizes,
+                          flags.bench.json);
   MeasureOptions options = flags.bench.options();
   options.gpu.tuned = flags.tune;
   options.gpu.fast_accumulation = flags.fast_accumulation;
@@ -142,7 +191,7 @@ void bench_block(const BlockFlags& flags) {
           fmt::format("--heads {} must be a multiple of --kv-heads {}", size.heads, size.kv_heads));
   const bool backward = flags.phase == "both";
   CompileOptions options;
-  options.rates = on_gpu ? h200_rates() : cpu_rates();
+  options.rates = on_gpu ? flags.bench.gpu.rates() : cpu_rates();
   options.storage = storage;
   options.eight_bits = eight_bits_of(flags.dtype);
   options.copies_are_given = true;  // in training, the optimizer stores them
@@ -150,8 +199,6 @@ void bench_block(const BlockFlags& flags) {
   options.overwrite_saved = true;  // as in training: each forward has one backward
   const bool is_fast = flags.objective.empty() ? on_gpu : flags.objective == "speed";
   options.objective = is_fast ? Objective::speed : Objective::memory;
-  MeasureOptions measuring = flags.bench.options();
-  measuring.steps = flags.steps;
   require(!flags.steps || on_gpu, "--steps needs a GPU: leave it out on a CPU");
   const auto plan = [&](bool fuse) {
     Graph graph;
@@ -160,14 +207,20 @@ void bench_block(const BlockFlags& flags) {
     return compile(graph, request, options);
   };
   const std::string phase = backward ? "forward + backward" : "forward";
+  const std::string title = fmt::format(
+      "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads of {}, {} "
+      "of "
+      "keys and values",
+      phase, flags.dtype, size.tokens, size.width, size.mlp, size.heads, size.head_dim(),
+      size.kv_heads);
   const Compiled fused = plan(true);
+  if (const GpuCard* card = flags.bench.gpu.card())
+    return show_predicted(*card, title, fused.plan, options.sizes, flags.bench.json);
+  MeasureOptions measuring = flags.bench.options();
+  measuring.steps = flags.steps;
   const Compiled unfused = on_gpu ? Compiled() : plan(false);
   show({.measured = measure_plan(fused, options.sizes, measuring, &unfused),
-        .title = fmt::format(
-            "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads of "
-            "{}, {} of keys and values",
-            phase, flags.dtype, size.tokens, size.width, size.mlp, size.heads, size.head_dim(),
-            size.kv_heads),
+        .title = title,
         .about = {{"phase", phase},
                   {"dtype", flags.dtype},
                   {"objective", is_fast ? "speed" : "memory"},

@@ -22,6 +22,7 @@
 #include "coda/plan.h"
 #include "coda/program_file.h"
 #include "commands.h"
+#include "device_flag.h"
 #include "explained_plan.h"
 #include "flag_values.h"
 #include "formula_text.h"
@@ -40,6 +41,7 @@ struct CheckFlags {
   std::vector<std::string> backward_of;
   std::vector<std::string> sizes;
   std::string backend;  // empty: all available
+  std::string target;
   std::string storage;  // of matrices that are fp32 in the files; empty: keep
   size_t configurations = 4;
   uint64_t seed = 1;
@@ -175,6 +177,7 @@ void run(const CheckFlags& flags) {
             "is checked against; leave them out");
     check_graph(*graph, {.sizes = given,
                          .backend = flags.backend,
+                         .target = flags.target,
                          .seed = flags.seed,
                          .backward = flags.backward,
                          .json = flags.json});
@@ -206,6 +209,7 @@ void run(const CheckFlags& flags) {
   check_results(programs, flags, given, output);
   check_as_backward(programs, flags, given, output);
   const CheckOptions options{.backend = flags.backend,
+                             .target = flags.target,
                              .configurations = flags.configurations,
                              .seed = flags.seed,
                              .says = [&](const std::string& what) { output.says(what); }};
@@ -265,6 +269,7 @@ void add_check(CLI::App& app) {
       ->type_name("LIST");
   command.add_option("--backend", flags->backend, "cpu or gpu [all that there are]")
       ->check(CLI::IsMember({"cpu", "gpu"}));
+  add_target(command, flags->target);
   command
       .add_option(
           "--storage", flags->storage,

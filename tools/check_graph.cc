@@ -36,7 +36,9 @@ void check_graph(const NamedGraph& named, const GraphCheck& how) {
   output.begin_backends(named.name);
   for (const DimValues& sizes : all) {
     output.announce(sizes);
-    output.add(sizes, coda::check_graph(named, sizes, {.backend = how.backend, .seed = how.seed}));
+    output.add(sizes,
+               coda::check_graph(named, sizes,
+                                 {.backend = how.backend, .target = how.target, .seed = how.seed}));
   }
   if (how.backward) {
     output.begin("the derived backward");

@@ -12,6 +12,7 @@ namespace coda::tools {
 struct GraphCheck {
   DimValues sizes{};      // empty: defaults, if inputs have all symbols
   std::string backend{};  // "cpu", "gpu"; empty: all available
+  std::string target{};   // of the GPU's kernels
   uint64_t seed = 1;
   bool backward = true;
   bool json = false;

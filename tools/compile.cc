@@ -9,7 +9,6 @@
 
 #include "coda/kernels.h"
 #include "commands.h"
-#include "device_flag.h"
 #include "plan_flags.h"
 
 namespace coda::tools {
@@ -17,13 +16,17 @@ namespace {
 
 struct CompileFlags {
   ProgramFlags programs;
-  KernelOptions kernels;
+  unsigned threads = 0;
+  uint32_t multiprocessors = 0;
   bool as_json = false;
 };
 
 void run(const CompileFlags& flags) {
   const auto begin = std::chrono::steady_clock::now();
-  const Precompiled all = precompile(flags.programs.plans(), flags.kernels);
+  KernelOptions kernels = flags.programs.kernels();
+  kernels.threads = flags.threads;
+  if (flags.multiprocessors != 0) kernels.multiprocessors = flags.multiprocessors;
+  const Precompiled all = precompile(flags.programs.plans(), kernels);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::string folder = all.folder.string();
@@ -56,14 +59,13 @@ void add_compile(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "compile", "Fill the cache with the kernels of programs or of a model's step; needs no GPU");
   flags->programs.add_to(command);
-  command.add_option("--threads", flags->kernels.threads, "At once [all cores]");
+  command.add_option("--threads", flags->threads, "At once [all cores]");
   command
       .add_option(
-          "--multiprocessors", flags->kernels.multiprocessors,
+          "--multiprocessors", flags->multiprocessors,
           "Of the GPU that will run them: H100 and H200 have 132, the PCIe card 114 [as the "
-          "first of its kind]")
+          "card of --gpu, else as the first of its kind]")
       ->check(CLI::Range(1, 1024));
-  add_target(command, flags->kernels.target);
   command.add_flag("--json", flags->as_json, "Print one JSON object");
   command.callback([flags] { run(*flags); });
 }

@@ -6,8 +6,19 @@ namespace coda::tools {
 
 void add_target(CLI::App& command, std::string& target) {
   command.add_option("--target", target,
-                     "Kernels of a GPU: sm90 (H100, H200), sm80 (any since Ampere), or sm80's for "
-                     "one architecture, sm_89 [CODA_GPU_TARGET, else the GPU's own, else sm90]");
+                     "Kernels of a GPU: sm90 (H100, H200), sm80 (any since Ampere), sm89 (sm80 "
+                     "with 8-bit floats), or those of one architecture, sm_120 [CODA_GPU_TARGET, "
+                     "else the GPU's own, else sm90]");
+}
+
+void CardFlag::add_to(CLI::App& command, const std::string& what) {
+  command.add_option("--gpu", name, what)->type_name("NAME");
+}
+
+KernelOptions CardFlag::kernels(const std::string& target) const {
+  KernelOptions options = card() == nullptr ? KernelOptions{} : kernel_options(*card());
+  options.target = target;
+  return options;
 }
 
 void DeviceFlags::add_to(CLI::App& command) {

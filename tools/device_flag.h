@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --device, --target and --attention: where a model runs.
+// --device, --target and --attention: where a model runs. --gpu: the card to plan for.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,11 +7,24 @@
 #include <string>
 
 #include "coda/backend.h"
+#include "coda/gpu_card.h"
+#include "coda/kernels.h"
 
 namespace coda::tools {
 
 // --target: the GPU's kernels (BackendOptions::target).
 void add_target(CLI::App& command, std::string& target);
+
+// --gpu: a card that this machine need not have.
+struct CardFlag {
+  std::string name;  // empty: none
+
+  void add_to(CLI::App& command, const std::string& what);
+  // Null if none is named. Throws Error with the nearest names.
+  const GpuCard* card() const { return name.empty() ? nullptr : &gpu_card(name); }
+  Rates rates() const { return card() == nullptr ? h200_rates() : rates_of(*card()); }
+  KernelOptions kernels(const std::string& target) const;
+};
 
 struct DeviceFlags {
   std::string device = "auto";

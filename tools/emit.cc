@@ -9,7 +9,6 @@
 
 #include "coda/kernels.h"
 #include "commands.h"
-#include "device_flag.h"
 #include "plan_flags.h"
 
 namespace coda::tools {
@@ -17,7 +16,6 @@ namespace {
 
 struct EmitFlags {
   ProgramFlags programs;
-  KernelOptions kernels;
   bool choices = false;
 };
 
@@ -25,7 +23,8 @@ struct EmitFlags {
 // order.
 void print_choices(const EmitFlags& flags) {
   for (const SizedPlan& one : flags.programs.plans()) {
-    for (const KernelChoice& kernel : kernel_choices(one.plan, one.sizes, flags.kernels)) {
+    for (const KernelChoice& kernel :
+         kernel_choices(one.plan, one.sizes, flags.programs.kernels())) {
       fmt::print("{}: {}, from {}\n  class {}, extents {}\n", kernel.program, kernel.chosen,
                  kernel.chosen_by, kernel.kernel_class, kernel.extents);
       for (const std::string& ranked : kernel.ranked) fmt::print("  {}\n", ranked);
@@ -38,7 +37,7 @@ void run(const EmitFlags& flags) {
   std::set<std::string> seen;
   for (const SizedPlan& one : flags.programs.plans()) {
     std::string note;
-    for (const KernelText& kernel : emit_kernels(one.plan, one.sizes, flags.kernels)) {
+    for (const KernelText& kernel : emit_kernels(one.plan, one.sizes, flags.programs.kernels())) {
       if (kernel.note != note) fmt::print("// {}\n", note = kernel.note);
       if (!seen.insert(kernel.source).second) continue;
       fmt::print("// {}: {} CTAs of {} threads in clusters of {}, {} bytes of shared memory\n{}\n",
@@ -55,7 +54,6 @@ void add_emit(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "emit", "The CUDA kernels of programs, or of a model's training step in bf16, as text");
   flags->programs.add_to(command);
-  add_target(command, flags->kernels.target);
   command.add_flag("--choices", flags->choices,
                    "Only list the tiles that the products can be made with: which is taken and "
                    "why, then all, best first by the model");

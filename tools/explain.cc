@@ -17,6 +17,7 @@
 #include "coda/recompute.h"
 #include "coda/step_memory.h"
 #include "commands.h"
+#include "device_flag.h"
 #include "explained_plan.h"
 #include "flag_values.h"
 #include "model_flags.h"
@@ -37,7 +38,10 @@ struct ExplainFlags {
   std::string fp8_except;
   std::string objective = "memory";
   std::string recompute = "norms";
-  std::string rates = "cpu";
+  CardFlag gpu;  // none: a CPU
+  std::string target;
+
+  Rates rates() const { return gpu.name.empty() ? cpu_rates() : gpu.rates(); }
   bool measure = false;
   bool json = false;
   bool brief = false;
@@ -65,7 +69,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   if (!flags.dtype.empty()) source.options.storage = storage_type(flags.dtype);
   source.options.eight_bits = eight_bits_of(flags.dtype);
   source.options.eight_bits_except = names_in(flags.fp8_except);
-  source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
+  source.options.rates = flags.rates();
   const Recompute recompute = recompute_of(flags.recompute);
   source.options.objective = flags.objective == "speed" ? Objective::speed : recompute.objective;
   source.options.layers_run_again = recompute.layers_run_again;
@@ -87,9 +91,9 @@ std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPl
   const Compiled compiled = options.eight_bits == EightBits::none
                                 ? explained.compiled
                                 : compile(source.get(), source.request, options);
-  const bool is_on_gpu = flags.rates == "h200";
+  const bool is_on_gpu = !flags.gpu.name.empty();
   const int64_t workspace =
-      is_on_gpu ? gpu_workspace_bytes(compiled.plan, options.sizes)
+      is_on_gpu ? gpu_workspace_bytes(compiled.plan, options.sizes, flags.gpu.kernels(flags.target))
                 : make_backend("cpu")->workspace_bytes(compiled.plan, options.sizes);
   return step_memory(compiled, options.sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
 }
@@ -114,8 +118,10 @@ void run(const ExplainFlags& flags) {
   const std::string dtype = !flags.dtype.empty()    ? flags.dtype
                             : storage == DType::f32 ? "fp32"
                                                     : std::string(name_of(storage));
+  const GpuCard* card = flags.gpu.card();
+  what.prediction = card == nullptr ? "" : prediction_note(*card);
   what.how += fmt::format(
-      "{}, rates of {}, least {} first", dtype, flags.rates == "h200" ? "an H200" : "a CPU",
+      "{}, for {}, least {} first", dtype, card == nullptr ? "a CPU" : card->name,
       flags.objective == "speed" || flags.recompute == "none" ? "time" : "saved memory");
   if (const int layers = recompute_of(flags.recompute).layers_run_again; layers != 0)
     what.how += layers == kAllLayers ? ", layers run again"
@@ -176,9 +182,8 @@ void add_explain(CLI::App& app) {
       ->capture_default_str();
   add_expert_capacity_flag(command, flags->expert_capacity);
   add_recompute_flag(command, flags->recompute);
-  command.add_option("--rates", flags->rates, "Whose rates the cost model uses: cpu or h200")
-      ->check(CLI::IsMember({"cpu", "h200"}))
-      ->capture_default_str();
+  flags->gpu.add_to(command, "The card that will run it, by name: rtx4090 (docs/gpus.md) [a CPU]");
+  add_target(command, flags->target);
   command.add_flag("--measure", flags->measure,
                    "Run it here, on the CPU, and show each step's time");
   command.add_flag("--brief", flags->brief, "Leave the programs out, show the table of steps");

@@ -112,6 +112,7 @@ void print_total(const char* name, const ExplainedPlan& plan) {
 
 void print_json(const Explanation& what) {
   ordered_json out{{"title", what.title}, {"settings", what.how}};
+  if (!what.prediction.empty()) out["prediction"] = what.prediction;
   out["fused"] = explained_json(*what.fused);
   out["unfused"] = explained_json(*what.unfused);
   if (what.memory) {
@@ -132,7 +133,8 @@ void print_json(const Explanation& what) {
 
 void print_text(const Explanation& what, bool brief) {
   const ExplainedPlan& fused = *what.fused;
-  fmt::print("{}\n{}\n\n", what.title, what.how);
+  fmt::print("{}\n{}\n{}\n", what.title, what.how,
+             what.prediction.empty() ? "" : what.prediction + "\n");
   if (!brief) {
     const CompileOptions& options = fused.source.options;
     fmt::print(kRule);

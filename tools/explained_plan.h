@@ -66,6 +66,7 @@ struct Explanation {
   const ExplainedPlan* fused = nullptr;
   const ExplainedPlan* unfused = nullptr;
   std::optional<StepMemory> memory{};  // of a training step
+  std::string prediction{};            // what the predicted times of a GPU are; empty: on a CPU
 };
 void print_json(const Explanation& what);
 // `brief`: omits the programs.

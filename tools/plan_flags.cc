@@ -16,14 +16,15 @@
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Recompute recompute, EightBits eight_bits, double expert_capacity) {
+                     Recompute recompute, EightBits eight_bits, double expert_capacity,
+                     const Rates& rates) {
   ModelTaskGraph task = make_task(config,
                                   {.task = ModelTask::gradients,
                                    .storage = DType::bf16,
                                    .batch = batch,
                                    .sequence = sequence,
                                    .expert_capacity = expert_capacity},
-                                  h200_rates());
+                                  rates);
   task.options.objective = recompute.objective;
   task.options.layers_run_again = recompute.layers_run_again;
   task.options.eight_bits = eight_bits;
@@ -34,7 +35,7 @@ namespace {
 
 // The plan of a graph with its backward, for a GPU.
 SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues& sizes,
-                     const Recompute& recompute) {
+                     const Recompute& recompute, const Rates& rates) {
   refuse_other_sizes(named, sizes);
   for (const std::string& symbol : symbols_of(named)) {
     require(sizes.contains(symbol), file + ": the size " + symbol +
@@ -42,7 +43,7 @@ SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues&
                                         "=1024");
   }
   CompileOptions options;
-  options.rates = h200_rates();
+  options.rates = rates;
   options.sizes = sizes;
   options.storage = usual_storage(named);
   options.objective = recompute.objective;
@@ -81,6 +82,8 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--objective", objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
+  gpu.add_to(command, "The card that will run it, by name: rtx4090 (docs/gpus.md) [H200]");
+  add_target(command, target);
 }
 
 std::vector<SizedPlan> ProgramFlags::plans() const {
@@ -91,11 +94,11 @@ std::vector<SizedPlan> ProgramFlags::plans() const {
     require(storage.empty(),
             "--storage is of program files (a model's step is in bf16): leave it out");
     return {model_plan(model.build(sequence), batch, sequence, choice, eight_bits_of(dtype),
-                       expert_capacity)};
+                       expert_capacity, gpu.rates())};
   }
   const DimValues values = parse_sizes(sizes);
   if (const std::optional<NamedGraph> graph = read_lone_graph(files, storage))
-    return {graph_plan(*graph, files.front(), values, choice)};
+    return {graph_plan(*graph, files.front(), values, choice, gpu.rates())};
   refuse_other_sizes(read_programs_stored_as(files, storage), values);
   std::vector<SizedPlan> result;
   for (const std::string& file : files) {

@@ -10,6 +10,7 @@
 #include "coda/kernels.h"
 #include "coda/plan.h"
 #include "coda/recompute.h"
+#include "device_flag.h"
 #include "flag_values.h"
 #include "model_flags.h"
 
@@ -20,7 +21,8 @@ class App;
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Recompute recompute, EightBits eight_bits, double expert_capacity);
+                     Recompute recompute, EightBits eight_bits, double expert_capacity,
+                     const Rates& rates);
 
 struct ProgramFlags {
   std::vector<std::string> files;
@@ -33,10 +35,14 @@ struct ProgramFlags {
   std::string objective = "memory";
   std::string recompute = "norms";
   std::string storage;  // of matrices that are fp32 in the files; empty: keep
+  CardFlag gpu;         // the plans are made by its rates
+  std::string target;
 
   ProgramFlags();
   void add_to(CLI::App& command);
   bool is_model() const { return files.empty(); }
+  // For the card and the target.
+  KernelOptions kernels() const { return gpu.kernels(target); }
   // Throws Error naming the file.
   std::vector<SizedPlan> plans() const;
 };

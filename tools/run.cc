@@ -12,6 +12,7 @@
 #include "coda/run_graph.h"
 #include "coda/run_programs.h"
 #include "commands.h"
+#include "device_flag.h"
 #include "explained_plan.h"
 #include "program_file.h"
 
@@ -25,6 +26,7 @@ struct RunFlags {
   std::vector<std::string> sizes;
   std::string storage;
   std::string device = "auto";
+  std::string target;
 };
 
 void run(const RunFlags& flags) {
@@ -42,7 +44,7 @@ void run(const RunFlags& flags) {
   const DimValues sizes =
       graph ? sizes_of_inputs(*graph, inputs, given) : sizes_of_inputs(programs, inputs, given);
   const bool is_named = flags.device == "cpu" || flags.device == "gpu";
-  const auto backend = make_backend(is_named ? flags.device : "best");
+  const auto backend = make_backend(is_named ? flags.device : "best", {.target = flags.target});
   const RunResult result = graph ? run_graph(*graph, sizes, inputs, *backend)
                                  : run_programs(programs, sizes, inputs, *backend);
   write_arrays(flags.out, result.results);
@@ -89,6 +91,7 @@ void add_run(CLI::App& app) {
                   "cpu, gpu, or auto: the GPU where there is one, else the CPU")
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}))
       ->capture_default_str();
+  add_target(command, flags->target);
   command.callback([flags] { run(*flags); });
 }
 

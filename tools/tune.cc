@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "coda/device.h"
+#include "coda/error.h"
 #include "coda/kernels.h"
 #include "coda/tune.h"
 #include "commands.h"
@@ -48,7 +49,8 @@ nlohmann::ordered_json json_of(const TunedKernel& tuned) {
 void list(const TuneFlags& flags) {
   size_t kernels = 0;
   for (const SizedPlan& one : flags.programs.plans()) {
-    for (const KernelChoice& kernel : kernel_choices(one.plan, one.sizes)) {
+    for (const KernelChoice& kernel :
+         kernel_choices(one.plan, one.sizes, flags.programs.kernels())) {
       fmt::print("{} | {} | {}\n", kernel.kernel_class, kernel.extents, kernel.program);
       ++kernels;
     }
@@ -58,10 +60,15 @@ void list(const TuneFlags& flags) {
 
 void run(const TuneFlags& flags) {
   if (flags.lists) return list(flags);
+  require(flags.programs.gpu.name.empty(),
+          "--gpu is for --list: coda tune times the GPU of this machine");
+  ProgramFlags programs = flags.programs;
+  if (const GpuCard* card = find_gpu_card(describe_gpu())) programs.gpu.name = card->name;
   TuneOptions options = flags.options;
+  options.target = flags.programs.target;
   options.says = [](const std::string& what) { fmt::print(stderr, "coda: {}\n", what); };
   nlohmann::ordered_json all = nlohmann::json::array();
-  const std::vector<SizedPlan> plans = flags.programs.plans();
+  const std::vector<SizedPlan> plans = programs.plans();
   if (!flags.as_json) {
     fmt::print("{}\n{:44} {:>26}  {:15} {:>10}  {:15} {:>10} {:>6}  {}\n", describe_gpu(),
                "program", "extents", "chosen", "us", "fastest", "us", "gain", "chosen by");

@@ -155,8 +155,8 @@ enum class GpuAttention : uint8_t {
 struct BackendOptions {
   int threads = 0;  // of the CPU backend; 0: OpenMP's default
   int device = -1;  // number of the GPU; -1: that of the thread's current CUDA context, else 0
-  // The kernels of a GPU: "sm90" (H100, H200) or "sm80" (all since Ampere). Empty: the variable
-  // CODA_GPU_TARGET, else by the GPU. Other names are in docs/gpus.md.
+  // A GPU's kernels: "sm90" (H100, H200), "sm80" (since Ampere), "sm89" (since Ada). Empty: the
+  // variable CODA_GPU_TARGET, else by the GPU. Other names are in docs/gpus.md.
   std::string target = {};
   GpuAttention attention = GpuAttention::repeatable;
   // For sizes that vary from step to step, on a GPU: a session does not wait for the compiler if

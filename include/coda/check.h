@@ -17,6 +17,7 @@ namespace CODA_API coda {
 
 struct CheckOptions {
   std::string backend{};      // "cpu" or "gpu"; empty: every available backend
+  std::string target{};       // of the GPU's kernels, as BackendOptions::target
   size_t configurations = 4;  // number of tilings whose bits are compared
   uint64_t seed = 1;          // of the inputs
   bool traps = true;          // also run the tests described at CheckedBackend::traps

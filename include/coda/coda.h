@@ -21,6 +21,7 @@
 #include "coda/error.h"
 #include "coda/float16.h"
 #include "coda/formula.h"
+#include "coda/gpu_card.h"
 #include "coda/gradient_clip.h"
 #include "coda/graph.h"
 #include "coda/graph_request.h"

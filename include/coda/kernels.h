@@ -13,6 +13,8 @@
 
 namespace CODA_API coda {
 
+struct GpuCard;  // coda/gpu_card.h
+
 struct KernelOptions {
   uint32_t multiprocessors = 0;        // of the target GPU; 0: as many as the first of its kind
   std::string device = "NVIDIA H200";  // name of the target GPU: an H100 gets other configurations
@@ -21,6 +23,8 @@ struct KernelOptions {
   std::string target = {};  // as BackendOptions::target
   unsigned threads = 0;     // compiler threads; 0: one per hardware thread
 };
+// For a card that this machine need not have.
+KernelOptions kernel_options(const GpuCard& card);
 
 struct KernelText {
   std::string program;        // the program, or the function of an opaque call

@@ -32,6 +32,7 @@ struct TunedKernel {
 struct TuneOptions {
   size_t most = 24;      // configurations per kernel: the model's best
   double seconds = 0.6;  // for each of the three fastest, twice; a sixth of it for the others
+  std::string target{};  // as BackendOptions::target
   bool keeps = true;
   bool again = true;  // false: skip what was already tuned here at these sizes
   std::function<void(const TunedKernel&)> done = [](const TunedKernel&) {};  // for each kernel

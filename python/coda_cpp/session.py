@@ -22,9 +22,9 @@ def backend(name: str = "cpu", device: int = -1, target: str = "") -> _core.Back
     """The backend of that name: "cpu", "gpu" (H100 or H200; untested: other NVIDIA GPUs since
     Ampere) or "reference" (float64).
 
-    `target`: the kernels, "sm90" (H100, H200) or "sm80" (all GPUs since Ampere). If it is empty,
-    CODA_GPU_TARGET or else the GPU decides. Each GPU and target has one backend object. Raises
-    Error if the machine lacks the GPU or its libraries.
+    `target`: the kernels, "sm90" (H100, H200), "sm80" (GPUs since Ampere) or "sm89" (since Ada).
+    If it is empty, CODA_GPU_TARGET or else the GPU decides. Each GPU and target has one backend
+    object. Raises Error if the machine lacks the GPU or its libraries.
     """
     with _lock:
         key = (name, device, target)

@@ -104,10 +104,11 @@ std::string cache_text(const std::filesystem::path& folder) {
 
 // The file of this GPU, else the one that was written last.
 std::string tuned_text(const std::filesystem::path& folder) {
-  std::filesystem::path file = gpu::latest_tuned_file(folder);
+  std::filesystem::path file = gpu::latest_tuned_file(folder, gpu::chosen_target());
   try {
-    const std::filesystem::path own =
-        gpu::tuned_file(folder, gpu::Context().info(), gpu::NvrtcCompiler().version());
+    const gpu::Context context;
+    const std::filesystem::path own = gpu::tuned_file(
+        folder, context.info(), gpu::NvrtcCompiler().version(), gpu::target_of(context.info()));
     file = std::filesystem::exists(own) ? own : std::filesystem::path();
   } catch (const Error&) {
   }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "coda/error.h"
+#include "coda/gpu_card.h"
 #include "coda/plan.h"
 #include "coda/rates.h"
 #include "gpu/configure/tuned_table.h"
@@ -106,6 +107,14 @@ std::vector<size_t> compile_order(const std::vector<Lowered>& programs) {
   return order;
 }
 
+// The GPU's card; if it is not known, the first card of its capability, else an H200.
+const GpuCard& card_like(const DeviceInfo& gpu) {
+  if (const GpuCard* card = find_gpu_card(gpu.name)) return *card;
+  for (const GpuCard& card : gpu_cards())
+    if (card.major == gpu.major && card.minor == gpu.minor) return card;
+  return gpu_card("H200");
+}
+
 // Once for each kind of GPU.
 void say_what_was_tested(const DeviceInfo& gpu, const Target& target) {
   static std::mutex mutex;
@@ -138,13 +147,13 @@ class GpuBackend : public Backend {
     lower_options_.multiprocessors = static_cast<uint32_t>(context->info().multiprocessors);
     lower_options_.is_h100 = is_h100(context->info().name);
     state_->context = context;
+    rates_ = rates_of(card_like(context->info()));
     say_what_was_tested(context->info(), *lower_options_.target);
     state_->dependent_launch = options.dependent_launch &&
                                lower_options_.target->overlaps_launches &&
                                driver().version >= cuda::kDependentLaunchInGraphs;
-    if (lower_options_.target->measured != nullptr)
-      lower_options_.tuned =
-          tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
+    lower_options_.tuned =
+        tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
   }
 
   std::string_view name() const override { return "gpu"; }
@@ -152,7 +161,7 @@ class GpuBackend : public Backend {
     const std::string why = gpu::why_no_eight_bits(*lower_options_.target);
     return why.empty() ? "" : state_->context->info().name + " has no kernels for " + why;
   }
-  Rates rates() const override { return h200_rates(); }
+  Rates rates() const override { return rates_; }
   bool is_on_host() const override { return false; }
 
   int64_t workspace_bytes(const Plan& plan, const DimValues& sizes) override {
@@ -407,6 +416,7 @@ class GpuBackend : public Backend {
   std::vector<Lowered> announced_;
   Lowering lowering_;
   LowerOptions lower_options_;
+  Rates rates_;
   unsigned compile_threads_;
   bool takes_compiled_;
   GpuAttention attention_;

@@ -22,15 +22,15 @@ namespace coda {
 namespace {
 
 const gpu::Target& target_of(const KernelOptions& options) {
-  return gpu::target_for(options.target, options.major, options.minor);
+  return gpu::target_for(options.target, options.major, options.minor, options.device);
 }
 
 gpu::LowerOptions lowering_of(const KernelOptions& options) {
   gpu::LowerOptions lowering{.target = &target_of(options)};
   if (options.multiprocessors != 0) lowering.multiprocessors = options.multiprocessors;
   lowering.is_h100 = gpu::is_h100(options.device);
-  lowering.tuned = gpu::load_tuned_rows(
-      gpu::latest_tuned_file(gpu::default_cache_folder(), lowering.multiprocessors));
+  lowering.tuned = gpu::load_tuned_rows(gpu::latest_tuned_file(
+      gpu::default_cache_folder(), *lowering.target, lowering.multiprocessors));
   return lowering;
 }
 

@@ -29,6 +29,11 @@ std::string size_text(int64_t multiprocessors) {
   return ", " + std::to_string(multiprocessors) + " multiprocessors, ";
 }
 
+// A time says nothing of another target's kernels.
+std::string target_text(const Target& target) {
+  return &target == &sm90() ? "" : ", target " + std::string(target.name);
+}
+
 std::optional<std::string> read_rows(const fs::path& file) {
   std::optional<std::string> text = read_own_file(file).text;
   if (!text || !text->starts_with(kFirstLine)) return std::nullopt;
@@ -70,15 +75,17 @@ std::string driver_version_text() {
 }
 
 fs::path tuned_file(const fs::path& cache_folder, const DeviceInfo& device,
-                    CompilerVersion compiler) {
+                    CompilerVersion compiler, const Target& target) {
   if (cache_folder.empty()) return {};
   std::string name = device.name + size_text(device.multiprocessors) + "driver " +
-                     driver_version_text() + ", NVRTC " + compiler.text() + ".txt";
+                     driver_version_text() + ", NVRTC " + compiler.text() + target_text(target) +
+                     ".txt";
   std::replace(name.begin(), name.end(), '/', '-');
   return cache_folder / "tuned" / name;
 }
 
-fs::path latest_tuned_file(const fs::path& cache_folder, uint32_t multiprocessors) {
+fs::path latest_tuned_file(const fs::path& cache_folder, const Target& target,
+                           uint32_t multiprocessors) {
   fs::path latest;
   fs::file_time_type time;
   std::error_code error;
@@ -88,7 +95,9 @@ fs::path latest_tuned_file(const fs::path& cache_folder, uint32_t multiprocessor
     std::error_code gone;
     const fs::file_time_type written = at->last_write_time(gone);
     if (gone || at->path().extension() != ".txt") continue;
-    const std::string name = at->path().filename();
+    const std::string name = at->path().stem();
+    const std::string own = target_text(target);
+    if (own.empty() ? name.find(", target ") != std::string::npos : !name.ends_with(own)) continue;
     if (multiprocessors > 0 && name.find(size_text(multiprocessors)) == std::string::npos) continue;
     if (!latest.empty() && written <= time) continue;
     latest = at->path();
@@ -102,7 +111,7 @@ std::shared_ptr<const TunedRows> tuned_rows_of(const fs::path& cache_folder,
   std::error_code error;
   if (cache_folder.empty() || !fs::is_directory(cache_folder / "tuned", error)) return nullptr;
   try {
-    return load_tuned_rows(tuned_file(cache_folder, device, builder.version()));
+    return load_tuned_rows(tuned_file(cache_folder, device, builder.version(), builder.target()));
   } catch (const Error&) {  // no compiler; reported when a kernel is made
     return nullptr;
   }

@@ -18,13 +18,15 @@ namespace coda::gpu {
 // The driver's own version ("580.159.04") if the system reports it; else its CUDA version.
 std::string driver_version_text();
 
-// tuned/<device>, <driver>, <compiler>.txt in the cache folder; empty if `cache_folder` is empty.
+// tuned/<device>, <driver>, <compiler>.txt in the cache folder, with the target if it is not sm90;
+// empty if `cache_folder` is empty.
 std::filesystem::path tuned_file(const std::filesystem::path& cache_folder,
-                                 const DeviceInfo& device, CompilerVersion compiler);
-// The file that was written last for a GPU with this number of multiprocessors (0: any), for
-// machines without a GPU; empty if there is none.
+                                 const DeviceInfo& device, CompilerVersion compiler,
+                                 const Target& target);
+// The file that was written last for this target and a GPU with this number of multiprocessors (0:
+// any), for machines without a GPU; empty if there is none.
 std::filesystem::path latest_tuned_file(const std::filesystem::path& cache_folder,
-                                        uint32_t multiprocessors = 0);
+                                        const Target& target, uint32_t multiprocessors = 0);
 
 // The measurements for this device; null if there are none.
 std::shared_ptr<const TunedRows> tuned_rows_of(const std::filesystem::path& cache_folder,

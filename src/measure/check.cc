@@ -45,15 +45,16 @@ std::vector<Configuration> cpu_configurations(size_t count) {
 }
 
 std::vector<Configuration> gpu_configurations(const Program& program, const DimValues& sizes,
-                                              size_t count) {
+                                              size_t count, const std::string& target) {
   std::vector<std::optional<gpu::GemmConfig>> choices{std::nullopt};
-  const gpu::LowerOptions lowering{.target = &gpu::target_of(gpu::Context().info())};
+  const gpu::LowerOptions lowering{.target = &gpu::target_of(gpu::Context().info(), target)};
   for (const gpu::GemmConfig& choice : gpu::legal_choices(program, sizes, lowering)) {
     if (choices.size() < count) choices.emplace_back(choice);
   }
   std::vector<Configuration> made;
   for (const auto& choice : choices) {
     gpu::GpuOptions options;
+    options.target = target;
     options.lowering = [choice](const Program& lowered, const DimValues& of,
                                 const gpu::LowerOptions& asked) {
       gpu::LowerOptions with = asked;
@@ -206,7 +207,7 @@ CheckReport check_program(const Program& program, const DimValues& sizes,
   CheckedBackend& gpu = report.backends.emplace_back(CheckedBackend{.name = "gpu"});
   std::vector<Configuration> configurations;
   try {
-    configurations = gpu_configurations(program, sizes, options.configurations);
+    configurations = gpu_configurations(program, sizes, options.configurations, options.target);
     gpu::lower(program, sizes, {});
   } catch (const Error& error) {
     gpu.refused = error.what();

@@ -172,7 +172,9 @@ CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
   }
   if (options.backend != "cpu" && why.empty()) {
     std::vector<NamedBackend> gpu;
-    gpu.emplace_back("as chosen", gpu::make_gpu_backend({}));
+    gpu::GpuOptions gpu_options;
+    gpu_options.target = options.target;
+    gpu.emplace_back("as chosen", gpu::make_gpu_backend(gpu_options));
     check("gpu", gpu);
   }
   return report;

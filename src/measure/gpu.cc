@@ -6,10 +6,11 @@
 namespace coda::measure {
 namespace {
 
-std::shared_ptr<gpu::GpuState> make_state() {
+std::shared_ptr<gpu::GpuState> make_state(std::string_view target) {
   auto state = std::make_shared<gpu::GpuState>();
   state->context = std::make_shared<gpu::Context>();
-  state->kernels = std::make_unique<gpu::LoadedKernels>(state->context, gpu::CacheOptions{});
+  state->kernels =
+      std::make_unique<gpu::LoadedKernels>(state->context, gpu::CacheOptions{}, target);
   const gpu::Context::Scope scope(*state->context);
   gpu::check_driver(gpu::driver().stream_create(&state->stream, gpu::cuda::kNonBlocking),
                     "making a stream");
@@ -18,8 +19,8 @@ std::shared_ptr<gpu::GpuState> make_state() {
 
 }  // namespace
 
-Gpu::Gpu()
-    : state_(make_state()),
+Gpu::Gpu(std::string_view target)
+    : state_(make_state(target)),
       scope_(*state_->context),
       clock_(state_),
       timer_(state_->stream, power_, &clock_) {}

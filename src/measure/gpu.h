@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "gpu/launch/launched_kernel.h"
 #include "gpu/legalise/lower_options.h"
@@ -16,7 +17,8 @@ namespace coda::measure {
 
 class Gpu {
  public:
-  Gpu();  // throws Error if there is none that kernels run on
+  // `target`: as BackendOptions::target. Throws Error if there is no GPU that runs its kernels.
+  explicit Gpu(std::string_view target = {});
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;

@@ -31,10 +31,11 @@ TunedKernel as_public(const measure::TuneJob& job, const measure::TimedKernel& k
 }  // namespace
 
 TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& options) {
-  const measure::Gpu gpu;
+  const measure::Gpu gpu(options.target);
   const gpu::DeviceInfo& device = gpu.state()->context->info();
   const std::filesystem::path file = gpu::tuned_file(
-      gpu::default_cache_folder(), device, gpu.state()->kernels->builder().compiler().version());
+      gpu::default_cache_folder(), device, gpu.state()->kernels->builder().compiler().version(),
+      gpu.state()->kernels->target());
   require(!options.keeps || !file.empty(),
           "what is measured cannot be kept: set CODA_CACHE_DIR to a folder");
   TuneReport report;

@@ -87,7 +87,8 @@ std::string digest_of(size_t count, const Of& of) {
 
 }  // namespace
 
-Settings compared_settings(const TrainOptions& options, const Weights& weights) {
+Settings compared_settings(const TrainOptions& options, const Weights& weights,
+                           const Rates& rates) {
   std::string sizes;
   for (const auto& [name, size] : options.sizes)
     sizes += (sizes.empty() ? "" : ", ") + name + " = " + std::to_string(size);
@@ -109,6 +110,8 @@ Settings compared_settings(const TrainOptions& options, const Weights& weights) 
           {"layers_run_again", number(options.layers_run_again)},
           {"chunk_rows", number(options.chunk_rows)},
           {"exchange_bytes", number(options.exchange_bytes)},
+          {"kind of GPU (FLOP/s, bytes/s)",
+           text_of(rates.flops_per_second) + ", " + text_of(rates.bytes_per_second)},
           {"parameters (digest)", digest_of(weights.size(), add_shape)}};
 }
 

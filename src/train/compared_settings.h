@@ -12,7 +12,8 @@
 
 namespace coda {
 
-Settings compared_settings(const TrainOptions& options, const Weights& weights);
+// `rates`: of the backend. Other rates make another plan, as on a mix of GPUs.
+Settings compared_settings(const TrainOptions& options, const Weights& weights, const Rates& rates);
 // Includes the data's fingerprint.
 Settings compared_settings(const ModelTrainSettings& settings, const Tokens& tokens);
 Settings compared_settings(const ExchangePlan& plan);

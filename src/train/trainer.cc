@@ -169,7 +169,7 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
 void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& options,
                     Compiled compiled, std::optional<int64_t> workspace) {
   if (options.communicator != nullptr)
-    options.communicator->require_same(compared_settings(options, weights));
+    options.communicator->require_same(compared_settings(options, weights, backend.rates()));
   const StepPlace place = {
       backend.is_on_host(), options.communicator == nullptr ? 1 : options.communicator->world(),
       workspace ? *workspace : backend.workspace_bytes(compiled.plan, options.sizes),

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "gpu/jit/kernel_builder.h"
+#include "gpu/nvrtc.h"
 #include "io/temp_folder.h"
 
 namespace coda::gpu {
@@ -79,6 +80,24 @@ TEST_F(CompilerRecord, LeadsToKernelsWithoutOpeningTheCompiler) {
   EXPECT_EQ(builder.build("program", "the text").cubin, kernel.cubin);
   EXPECT_EQ(builder.version(), version);
   EXPECT_EQ(builder.cache().hits(), 1);
+}
+
+// An architecture that is newer than the compiler, such as sm_120 for NVRTC 12.6: one notice.
+TEST_F(CompilerRecord, ACompilerThatDoesNotKnowTheGpuIsNamedOnce) {
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  Target target = sm80_for(12, 0);
+  target.compiler = {99, 1};
+  std::vector<std::string> notices;
+  CacheOptions options;
+  options.folder = folder_.path();
+  options.notice = [&](const std::string& text) { notices.push_back(text); };
+  KernelBuilder builder(options, target);
+  builder.compiler();
+  builder.compiler();
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_NE(notices[0].find("does not know sm_120: the driver compiles the kernels"),
+            std::string::npos);
+  EXPECT_NE(notices[0].find("install NVRTC 99.1"), std::string::npos);
 }
 
 }  // namespace

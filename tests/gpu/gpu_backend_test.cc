@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "coda/error.h"
+#include "coda/gpu_card.h"
 #include "coda/program_builder.h"
 #include "coda/session.h"
 #include "device/arguments.cuh"
@@ -677,8 +678,9 @@ TEST_F(GpuBackendTest, AGpuThatIsNoHopperRunsKernelsOfTheTargetSm80) {
                              testing::Not(HasSubstr("\ncoda:"))));
   EXPECT_EQ(
       backend->why_no_eight_bits(),
-      "Fake GPU has no kernels for 8-bit floats, which the target sm80 does not support (sm90 "
-      "does, on an H100 or H200)");
+      "Fake GPU has no kernels for 8-bit floats, which the target sm80 does not support: RTX 40 "
+      "and 50, L4, L40S, RTX Ada and RTX PRO Blackwell have them (target sm89), H100 and H200 "
+      "(sm90)");
   const auto of_target = [&](const char* target) {
     GpuOptions with = options();
     with.target = target;
@@ -687,14 +689,30 @@ TEST_F(GpuBackendTest, AGpuThatIsNoHopperRunsKernelsOfTheTargetSm80) {
   EXPECT_THAT(message_of([&] { of_target("sm90"); }),
               AllOf(HasSubstr("has compute capability 8.6; kernels of the target sm90 are made for "
                               "9.0 (H100, H200). Remedy: ")));
+  EXPECT_THAT(message_of([&] { of_target("sm89"); }),
+              HasSubstr("has compute capability 8.6; kernels of the target sm89 are made for 8.9"));
   EXPECT_THAT(message_of([&] { of_target("sm75"); }),
               HasSubstr("no GPU target named 'sm75': set the target or CODA_GPU_TARGET to \"sm90\" "
-                        "(H100, H200) or \"sm80\""));
+                        "(H100, H200), \"sm80\""));
   fake_->major = 9;
   fake_->minor = 0;
   fake_->shared_bytes = 227 << 10;
   EXPECT_EQ(of_target("sm90")->why_no_eight_bits(), "");
   EXPECT_NE(of_target("sm80")->why_no_eight_bits(), "");
+  EXPECT_EQ(of_target("sm89")->why_no_eight_bits(), "");
+}
+
+// A known card plans by its own rates; another one by those of the first of its capability.
+TEST_F(GpuBackendTest, PlansAreMadeByTheRatesOfTheCard) {
+  fake_->major = 8;
+  fake_->minor = 9;
+  fake_->shared_bytes = 99 << 10;
+  EXPECT_EQ(make_gpu_backend(options())->rates().flops_per_second,
+            rates_of(gpu_card("RTX 4090")).flops_per_second);
+  fake_->major = 9;
+  fake_->minor = 0;
+  fake_->shared_bytes = 227 << 10;
+  EXPECT_EQ(make_gpu_backend(options())->rates().flops_per_second, h200_rates().flops_per_second);
 }
 
 TEST_F(GpuBackendTest, AnOldDriverIsCalledOne) {

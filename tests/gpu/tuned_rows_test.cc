@@ -312,16 +312,36 @@ TEST(TunedFile, RowsAreOfAGpuWithAsManyMultiprocessors) {
     DeviceInfo device;
     device.name = "NVIDIA H200 MIG";
     device.multiprocessors = multiprocessors;
-    return tuned_file(folder.path(), device, {12, 8});
+    return tuned_file(folder.path(), device, {12, 8}, sm90());
   };
   EXPECT_NE(file_of(132), file_of(60));
   save_tuned_rows(file_of(132), TunedRows("a | 1x2x3 | 128x256c21s3 1\n"));
-  EXPECT_EQ(latest_tuned_file(folder.path(), 132), file_of(132));
-  EXPECT_EQ(latest_tuned_file(folder.path(), 60), "");
-  EXPECT_EQ(latest_tuned_file(folder.path(), 32), "");
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm90(), 132), file_of(132));
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm90(), 60), "");
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm90(), 32), "");
   save_tuned_rows(file_of(60), TunedRows("a | 1x2x3 | 128x256c21s3 1\n"));
-  EXPECT_EQ(latest_tuned_file(folder.path(), 132), file_of(132));
-  EXPECT_EQ(latest_tuned_file(folder.path(), 60), file_of(60));
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm90(), 132), file_of(132));
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm90(), 60), file_of(60));
+}
+
+TEST(TunedFile, RowsAreOfATarget) {
+  setenv("CODA_CUDA_DRIVER", CODA_FAKE_CUDA, 1);
+  const TempFolder folder;
+  DeviceInfo device;
+  device.name = "NVIDIA GeForce RTX 4090";
+  device.multiprocessors = 128;
+  const auto file_of = [&](const Target& target) {
+    return tuned_file(folder.path(), device, {12, 8}, target);
+  };
+  // A tile that sm90 does not have.
+  const std::string row = "tn p1 s1 | 512x256x128 | 128x64c11s3 1.00\n";
+  EXPECT_EQ(TunedRows(row).text(), row);
+  save_tuned_rows(file_of(sm89()), TunedRows(row));
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm89(), 128), file_of(sm89()));
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm90(), 128), "");
+  save_tuned_rows(file_of(sm90()), TunedRows("a | 1x2x3 | 128x256c21s3 1\n"));
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm89(), 128), file_of(sm89()));
+  EXPECT_EQ(latest_tuned_file(folder.path(), sm90(), 128), file_of(sm90()));
 }
 
 TEST(TunedFile, RowsAreAddedToThoseOfOtherKernels) {
@@ -329,12 +349,12 @@ TEST(TunedFile, RowsAreAddedToThoseOfOtherKernels) {
       std::filesystem::temp_directory_path() / ("coda_tuned_" + std::to_string(::getpid()));
   const std::filesystem::path file = folder / "tuned" / "some GPU.txt";
   EXPECT_EQ(load_tuned_rows(file), nullptr);
-  EXPECT_EQ(latest_tuned_file(folder), "");
+  EXPECT_EQ(latest_tuned_file(folder, sm90()), "");
   save_tuned_rows(file, TunedRows("a | 1x2x3 | 128x256c21s3 1\n"));
   save_tuned_rows(file, TunedRows("b | 1x2x3 | 128x256c21s3 2\n"));
   EXPECT_EQ(load_tuned_rows(file)->text(),
             "a | 1x2x3 | 128x256c21s3 1.00\nb | 1x2x3 | 128x256c21s3 2.00\n");
-  EXPECT_EQ(latest_tuned_file(folder), file);
+  EXPECT_EQ(latest_tuned_file(folder, sm90()), file);
   std::ofstream(file) << "something else";
   EXPECT_EQ(load_tuned_rows(file), nullptr);
   std::filesystem::remove_all(folder);

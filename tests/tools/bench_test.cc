@@ -90,6 +90,26 @@ TEST(Bench, ABlockMayHaveItsProductsInEightBits) {
   }
 }
 
+// For a card that is not there nothing is measured, and all times are called predicted.
+TEST(Bench, ACardsTimesArePredicted) {
+  const Words block{"bench", "block", "--hidden", "1024"};
+  const auto predicted = [&](const char* gpu) {
+    const CommandResult result = run_coda(block + Words{"--gpu", gpu, "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out);
+  };
+  const nlohmann::json fast = predicted("rtx5090");
+  const nlohmann::json slow = predicted("rtx3060");
+  EXPECT_EQ(fast["gpu"], "RTX 5090");
+  EXPECT_NE(fast["prediction"].get<std::string>().find("not measured"), std::string::npos);
+  EXPECT_LT(4 * fast["predicted_seconds"].get<double>(), slow["predicted_seconds"].get<double>());
+  EXPECT_LT(fast["predicted_seconds_of_products"], fast["predicted_seconds"]);
+  const CommandResult text = run_coda(block + Words{"--gpu", "rtx5090"});
+  EXPECT_NE(text.out.find("predicted for the RTX 5090 from its data sheet, not measured"),
+            std::string::npos);
+  EXPECT_NE(run_coda(block + Words{"--gpu", "rtx5090", "--backend", "cpu"}).status, 0);
+}
+
 TEST(Bench, ForAPersonItIsATable) {
   const CommandResult result =
       run_coda({"bench", "block", "--backend", "cpu", "--tokens", "64", "--hidden", "64", "--mlp",

@@ -46,13 +46,14 @@ TEST(Explain, SumsAreThoseOfTheSteps) {
 // What is saved lessens from one choice to the next, and so does what a step takes; on a GPU that
 // is not there, too.
 TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
-  for (const char* rates : {"cpu", "h200"}) {
+  for (const Words& gpu : {Words{}, Words{"--gpu", "h200"}, Words{"--gpu", "rtx4090"}}) {
     std::vector<int64_t> saved;
     std::vector<int64_t> taken;
     for (const char* recompute : {"none", "norms", "layer:3", "layer"}) {
       const json plan =
-          explained({"explain", "--hidden", "64", "--batch", "8", "--sequence", "128", "--dtype",
-                     "bf16", "--layers", "6", "--rates", rates, "--recompute", recompute});
+          explained(Words{"explain", "--hidden", "64", "--batch", "8", "--sequence", "128",
+                          "--dtype", "bf16", "--layers", "6", "--recompute", recompute} +
+                    gpu);
       const json& memory = plan["memory"];
       int64_t sum = 0;
       for (const json& bytes : memory["uses"]) sum += bytes.get<int64_t>();
@@ -79,11 +80,27 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
   }
 }
 
+// A card that is not there: its predictions are marked, and a wrong name is refused.
+TEST(Explain, ACardIsNamedAndItsTimesAreMarkedAsPredicted) {
+  const CommandResult text = run_coda(kModel + Words{"--dtype", "bf16", "--gpu", "RTX4090"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("bf16, for RTX 4090, "));
+  EXPECT_THAT(text.out, HasSubstr("times are predicted for the RTX 4090 from its data sheet, not "
+                                  "measured"));
+  const json ada = explained(kModel + Words{"--dtype", "bf16", "--gpu", "rtx4090"});
+  const json hopper = explained(kModel + Words{"--dtype", "bf16", "--gpu", "h200"});
+  EXPECT_THAT(ada["prediction"], HasSubstr("not measured"));
+  EXPECT_GT(ada["fused"]["predicted_seconds"], hopper["fused"]["predicted_seconds"]);
+  const CommandResult wrong = run_coda(kModel + Words{"--gpu", "rtx4900"});
+  EXPECT_NE(wrong.status, 0);
+  EXPECT_THAT(wrong.err, HasSubstr("no GPU named 'rtx4900' is known; the nearest names are "));
+}
+
 // Of two layers the first one's products stay in bf16, and the notes say so.
 TEST(Explain, WeightsMayBeKeptOutOfEightBits) {
-  const Words model{"explain", "--hidden", "64",      "--heads",    "2",   "--layers",
-                    "2",       "--batch",  "8",       "--sequence", "128", "--dtype",
-                    "fp8",     "--brief",  "--rates", "h200"};
+  const Words model{"explain", "--hidden", "64",    "--heads",    "2",   "--layers",
+                    "2",       "--batch",  "8",     "--sequence", "128", "--dtype",
+                    "fp8",     "--brief",  "--gpu", "h200"};
   const CommandResult some =
       run_coda(model + Words{"--fp8-except", "model.layers.0.*,model.embed*"});
   EXPECT_EQ(some.status, 0) << some.err;

@@ -100,6 +100,37 @@ TEST_F(KernelCommands, ChoicesSayWhereTheyComeFrom) {
                          "512x256x128\n"));
 }
 
+// A card that is named gets the kernels of its target, with its multiprocessors and shared memory.
+TEST_F(KernelCommands, KernelsAreThoseOfTheCard) {
+  const CommandResult ada = run_coda(Words{"emit", program_, "--gpu", "RTX4090"} + kSizes);
+  EXPECT_EQ(ada.status, 0) << ada.err;
+  EXPECT_THAT(ada.out, HasSubstr("sm80::program_kernel"));
+  EXPECT_EQ(run_coda(Words{"emit", program_, "--gpu", "h200"} + kSizes).out,
+            run_coda(Words{"emit", program_} + kSizes).out);
+  const CommandResult list = run_coda(Words{"tune", program_, "--list", "--gpu", "l4"} + kSizes);
+  EXPECT_EQ(list.status, 0) << list.err;
+  const CommandResult tune = run_coda(Words{"tune", program_, "--gpu", "l4"} + kSizes);
+  EXPECT_THAT(tune.err, HasSubstr("--gpu is for --list"));
+  for (const char* command : {"emit", "compile"}) {
+    const CommandResult wrong = run_coda(Words{command, program_, "--gpu", "rtx4089"} + kSizes);
+    EXPECT_EQ(wrong.status, 1);
+    EXPECT_THAT(wrong.err, HasSubstr("no GPU named 'rtx4089' is known; the nearest names are RTX"));
+  }
+}
+
+TEST_F(KernelCommands, EightBitsAreRefusedWithTheCardsThatHaveThem) {
+  const std::string program = folder_.write("eight.coda", R"(program eight {
+  store(y:bf16, gemm(x[M, K]:e4m3, w[N, K]:e4m3, nt))
+})");
+  const CommandResult ampere = run_coda(Words{"emit", program, "--gpu", "rtx3090"} + kSizes);
+  EXPECT_EQ(ampere.status, 1);
+  EXPECT_THAT(ampere.err, HasSubstr("tensor 'x' has 8-bit floats, which the target sm80 does not "
+                                    "support: RTX 40 and 50, L4, L40S"));
+  const CommandResult ada = run_coda(Words{"emit", program, "--gpu", "rtx4090"} + kSizes);
+  EXPECT_EQ(ada.status, 0) << ada.err;
+  EXPECT_THAT(ada.out, HasSubstr("Element::e4m3"));
+}
+
 TEST_F(KernelCommands, TuneNeedsAGpuAndSaysSo) {
   const CommandResult result = run_coda(Words{"tune", program_} + kSizes);
   EXPECT_EQ(result.status, 1);

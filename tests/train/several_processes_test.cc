@@ -412,11 +412,22 @@ TEST(SeveralProcesses, AreComparedByWhatStaysIn16Bits) {
     TrainOptions options;
     options.eight_bits = EightBits::fp8;
     if (is_other) options.eight_bits_except = {"*head*"};
-    for (const Setting& setting : compared_settings(options, Weights()))
+    for (const Setting& setting : compared_settings(options, Weights(), cpu_rates()))
       if (setting.name == "eight_bits_except") values[is_other] = setting.value;
   }
   EXPECT_EQ(values[0], "");
   EXPECT_EQ(values[1], "*head*");
+}
+
+// On a mix of GPUs each would make a plan of its own.
+TEST(SeveralProcesses, AreComparedByTheirKindOfGpu) {
+  const auto kind = [](const Rates& rates) {
+    for (const Setting& setting : compared_settings(TrainOptions(), Weights(), rates))
+      if (setting.name.starts_with("kind of GPU")) return setting.value;
+    return std::string();
+  };
+  EXPECT_NE(kind(rates_of(gpu_card("RTX 4090"))), kind(rates_of(gpu_card("RTX A6000"))));
+  EXPECT_EQ(kind(rates_of(gpu_card("H100"))), kind(rates_of(gpu_card("H200"))));
 }
 
 TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {

@@ -108,7 +108,9 @@ std::vector<TimedChoice> parse_choices(std::string_view text, bool& is_whole) {
     const std::string_view time = words[i + 1];
     const auto [end, error] = std::from_chars(time.data(), time.data() + time.size(), microseconds);
     if (error != std::errc() || end != time.data() + time.size()) break;
-    const std::optional<GemmConfig> parsed = parse_choice(std::string(words[i]));
+    const std::string code(words[i]);
+    std::optional<GemmConfig> parsed = parse_choice(code, sm90());
+    if (!parsed) parsed = parse_choice(code, sm80());
     if (parsed && microseconds > 0) choices.push_back({*parsed, microseconds});
   }
   is_whole = !choices.empty() && 2 * choices.size() == words.size();

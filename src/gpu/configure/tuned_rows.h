@@ -43,8 +43,8 @@ struct TunedRow {
 class TunedRows {
  public:
   TunedRows() = default;
-  // Skips empty lines and lines that start with '#'. `left_out` receives the lines that could not
-  // be read completely.
+  // The rows may be of any target. Skips empty lines and lines that start with '#'. `left_out`
+  // receives the lines that could not be read completely.
   explicit TunedRows(std::string_view text, std::vector<std::string>* left_out = nullptr);
 
   // Replaces the row of the same class and extents.

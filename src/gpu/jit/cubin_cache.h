@@ -40,6 +40,9 @@ class CubinCache {
   // Thread-safe.
   CompiledKernel get(const std::string& key, const std::function<CompiledKernel()>& compile);
 
+  // Reports the text, once for each kind (CacheOptions::notice). Thread-safe.
+  void notice(const std::string& kind, const std::string& text);
+
   // The entry, if it exists.
   std::optional<CompiledKernel> find(const std::string& key);
 
@@ -53,8 +56,6 @@ class CubinCache {
   std::optional<CompiledKernel> load(const std::string& key);
   void store(const std::string& key, const CompiledKernel& kernel);
   void evict(const std::filesystem::path& newest);
-  void notice(const std::string& kind, const std::string& text);
-
   CacheOptions options_;
   std::filesystem::path folder_;
   std::atomic<int64_t> hits_ = 0;

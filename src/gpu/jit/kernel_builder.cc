@@ -14,7 +14,16 @@ std::string KernelBuilder::key_of(CompilerVersion version, const std::string& so
 const NvrtcCompiler& KernelBuilder::open() {
   if (compiler_ == nullptr) {
     compiler_ = std::make_unique<NvrtcCompiler>(*target_);
-    record_compiler(cache_.folder(), compiler_->file(), compiler_->version());
+    const CompilerVersion version = compiler_->version();
+    record_compiler(cache_.folder(), compiler_->file(), version);
+    if (version < target_->compiler) {
+      cache_.notice("compiler",
+                    "NVRTC " + version.text() + " does not know " +
+                        std::string(target_->architecture) +
+                        ": the driver compiles the kernels, which takes longer and may spill "
+                        "registers unnoticed. Remedy: install NVRTC " +
+                        target_->compiler.text() + " (`pip install -U nvidia-cuda-nvrtc`)");
+    }
   }
   return *compiler_;
 }

@@ -67,7 +67,7 @@ Context::Scope::~Scope() {
 }
 
 const Target& target_of(const DeviceInfo& info, std::string_view name) {
-  const Target& target = target_for(name, info.major, info.minor);
+  const Target& target = target_for(name, info.major, info.minor, info.name);
   const auto capability = std::pair(info.major, info.minor);
   const auto needed = std::pair(target.major, target.minor);
   const std::string gpu = "GPU " + std::to_string(info.ordinal) + " (" + info.name + ")";

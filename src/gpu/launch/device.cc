@@ -2,12 +2,11 @@
 // Implements coda/device.h with the parts of the GPU backend.
 #include "coda/device.h"
 
-#include <algorithm>
-#include <iterator>
 #include <mutex>
 #include <string>
 
 #include "coda/error.h"
+#include "coda/gpu_card.h"
 #include "gpu/launch/context.h"
 #include "gpu/launch/device_memory.h"
 
@@ -52,24 +51,8 @@ std::string describe_gpu() {
 }
 
 double peak_flops(std::string_view gpu) {
-  struct Kind {
-    std::string_view words;
-    double peak;
-  };
-  // The first that fits: a board's own rate before that of its chip.
-  static constexpr Kind kKinds[] = {
-      {" Laptop ", 0},          {" H100 PCIe ", 756e12}, {" H100 NVL ", 835e12},
-      {" H200 NVL ", 835e12},   {" H100 ", 989.4e12},    {" H200 ", 989.4e12},
-      {" A100 ", 312e12},       {" A30 ", 165e12},       {" A10 ", 125e12},
-      {" L40S ", 362e12},       {" L4 ", 121e12},        {" B200 ", 2250e12},
-      {" RTX 3090 Ti ", 80e12}, {" RTX 3090 ", 71e12},   {" RTX 4090 D ", 0},
-      {" RTX 4090 ", 165.2e12}, {" RTX 5090 D ", 0},     {" RTX 5090 ", 209.5e12},
-  };
-  std::string words = " " + std::string(gpu) + " ";
-  std::ranges::replace_if(words, [](char c) { return c == '-' || c == ','; }, ' ');
-  const auto* const kind = std::ranges::find_if(
-      kKinds, [&](const Kind& one) { return words.find(one.words) != std::string::npos; });
-  return kind == std::end(kKinds) ? 0 : kind->peak;
+  const GpuCard* card = find_gpu_card(gpu);
+  return card == nullptr ? 0 : card->flops;
 }
 
 Stream Stream::make() {
