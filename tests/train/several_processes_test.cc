@@ -426,8 +426,10 @@ TEST(SeveralProcesses, AreComparedByTheirKindOfGpu) {
       if (setting.name.starts_with("kind of GPU")) return setting.value;
     return std::string();
   };
-  EXPECT_NE(kind(rates_of(gpu_card("RTX 4090"))), kind(rates_of(gpu_card("RTX A6000"))));
-  EXPECT_EQ(kind(rates_of(gpu_card("H100"))), kind(rates_of(gpu_card("H200"))));
+  Rates other = h200_rates();
+  other.bytes_per_second /= 2;
+  EXPECT_NE(kind(other), kind(h200_rates()));
+  EXPECT_EQ(kind(h200_rates()), "7e+14, 4.28e+12");
 }
 
 TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
