@@ -258,16 +258,22 @@ __device__ __forceinline__ Elements<kThreadColumns> rounded(const Elements<kThre
   return values(packed<kStored>(x));
 }
 
-// column(0), ..., column(7) as floats.
+// column(0), ..., column(7) as floats. Columns of a vector are neighbours, and the first is even.
 template <bool kVector, class Column>
-__device__ __forceinline__ Elements<kThreadColumns> column_indices(const Column& column) {
-  Elements<kThreadColumns> x;
-  const float first = static_cast<float>(column(0));
+__device__ __forceinline__ auto column_indices(const Column& column) {
+  if constexpr (kVector) {
+    ColumnRun x;
+    x.first = column(0);
+    const float first = static_cast<float>(x.first);
 #pragma unroll
-  for (u32 i = 0; i < kThreadColumns; ++i) {
-    x.value[i] = kVector ? first + static_cast<float>(i) : static_cast<float>(column(i));
+    for (u32 i = 0; i < kThreadColumns; ++i) x.value[i] = first + static_cast<float>(i);
+    return x;
+  } else {
+    Elements<kThreadColumns> x;
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) x.value[i] = static_cast<float>(column(i));
+    return x;
   }
-  return x;
 }
 
 }  // namespace coda::device

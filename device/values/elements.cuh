@@ -151,6 +151,13 @@ __device__ __forceinline__ ColumnPair column_pair(u32 first) {
   return {{{static_cast<float>(first), static_cast<float>(first + 1)}}, first};
 }
 
+// The indices of eight neighbouring columns; the first is even.
+struct ColumnRun : Elements<8> {
+  u32 first;
+};
+template <>
+inline constexpr u32 kElementsOf<ColumnRun> = 8;
+
 template <class... Operands>
 concept HasElements = ((kElementsOf<Operands> != 0) || ...);
 
@@ -214,6 +221,11 @@ template <class A, class B>
 __device__ __forceinline__ auto not_equal(const A& a, const B& b) {
   return each([](float x, float y) { return not_equal(x, y); }, a, b);
 }
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto stochastic_bf16(const A& a, const B& b) {
+  return each([](float x, float u) { return stochastic_bf16(x, u); }, a, b);
+}
 template <class A, class B, class C>
   requires HasElements<A, B, C>
 __device__ __forceinline__ auto select(const A& a, const B& b, const C& c) {
@@ -228,6 +240,17 @@ __device__ __forceinline__ Elements<2> random_number(float seed, float row,
       philox(counter_of(row), columns.first / 2, counter_of(seed) | columns.first >> 31);
   const bool is_inside = is_counter(seed) && is_counter(row);
   return {{random_of(words.value[0], is_inside), random_of(words.value[1], is_inside)}};
+}
+__device__ __forceinline__ Elements<8> random_number(float seed, float row,
+                                                     const ColumnRun& columns) {
+  Elements<8> numbers;
+#pragma unroll
+  for (u32 i = 0; i < 8; i += 2) {
+    const Elements<2> two = random_number(seed, row, column_pair(columns.first + i));
+    numbers.value[i] = two.value[0];
+    numbers.value[i + 1] = two.value[1];
+  }
+  return numbers;
 }
 template <class A, class B, class C>
   requires HasElements<A, B, C>

@@ -32,6 +32,7 @@ enum class Elementwise : uint8_t {
   erf,
   abs,
   random,
+  stochastic_bf16,
   // Composite.
   sub,
   div,
@@ -64,6 +65,8 @@ struct ElementwiseInfo {
 // The row of an operation. select(c, a, b) is a where c is not 0, else b. Comparisons give 1 or 0;
 // with NaN, not_equal gives 1 and the others 0. relu and abs have derivative 0 at 0. random(seed,
 // i, j) is in [0, 1) and depends only on the three integers, on every backend (Philox 2x32-10).
+// stochastic_bf16(x, u) is one of the two bf16 numbers around x: with u uniform in [0, 1), x on
+// average. Its derivative is 0, because it is a step function.
 const ElementwiseInfo& info(Elementwise op);
 std::optional<Elementwise> elementwise_by_name(std::string_view name);
 

@@ -186,5 +186,6 @@ TileValue gelu_tanh(const Operand& a);
 TileValue relu(const Operand& a);
 TileValue abs(const Operand& a);
 TileValue random(const Operand& seed, const Operand& row, const Operand& column);  // in [0, 1)
+TileValue stochastic_bf16(const Operand& a, const Operand& u);  // u: random, in [0, 1)
 
 }  // namespace CODA_API coda

@@ -459,6 +459,12 @@ def random(seed: Operand, row: Operand, column: Operand) -> Tile:
     return elementwise("random", seed, row, column)
 
 
+def stochastic_bf16(x: Tile, u: Operand) -> Tile:
+    """x rounded to one of the two bf16 numbers around it. With u of random(...) the result is x on
+    average."""
+    return elementwise("stochastic_bf16", x, u)
+
+
 def relu(x: Tile) -> Tile:
     return elementwise("relu", x)
 

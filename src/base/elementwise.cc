@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "base/philox.h"
+#include "base/stochastic_bf16.h"
 
 namespace coda {
 namespace {
@@ -117,6 +118,14 @@ constexpr std::array<ElementwiseInfo, kElementwiseCount> kTable = {{
        return static_cast<double>(random_number(nearest(a), nearest(b), nearest(c)));
      },
      {"0", "0", "0"},
+     ""},
+    {E::stochastic_bf16,
+     "stochastic_bf16",
+     2,
+     [](double a, double b, double) {
+       return static_cast<double>(stochastic_bf16(static_cast<float>(a), static_cast<float>(b)));
+     },
+     {"0", "0"},
      ""},
     {E::sub, "sub", 2, [](double a, double b, double) { return a - b; }, {}, "a + b * -1"},
     {E::div, "div", 2, [](double a, double b, double) { return a / b; }, {}, "a * recip(b)"},

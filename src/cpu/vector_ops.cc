@@ -87,6 +87,16 @@ HWY_NOINLINE Vec random_numbers(Vec seed, Vec row, Vec column) {
   return hn::Load(F32(), x[0]);
 }
 
+// Adds 16 random bits below those that bf16 has, and cuts off: see base/stochastic_bf16.h.
+HWY_INLINE Vec stochastic_bf16(Vec x, Vec u) {
+  const Vec scaled = hn::Mul(u, set(0x1p16f));
+  const Vec inside = hn::IfThenElseZero(hn::Gt(scaled, set(0.0f)), scaled);
+  const auto noise = hn::ConvertTo(I32(), hn::Min(inside, set(65535.0f)));
+  const auto sum = hn::Add(hn::BitCast(I32(), x), noise);
+  const Vec rounded = hn::BitCast(F32(), hn::And(sum, hn::Set(I32(), ~0xffff)));
+  return hn::IfThenElse(hn::IsFinite(x), rounded, x);
+}
+
 void arithmetic_rows(Arithmetic op, const Source* operands, const Result& result) {
   const Planes p{operands, result};
   switch (op) {
@@ -129,6 +139,8 @@ void elementwise_rows(Elementwise op, const Source* operands, const Result& resu
     case Elementwise::abs: return map<1>(p, [](Vec a) { return hn::Abs(a); });
     case Elementwise::random:
       return map<3>(p, [](Vec a, Vec b, Vec c) { return random_numbers(a, b, c); });
+    case Elementwise::stochastic_bf16:
+      return map<2>(p, [](Vec a, Vec b) { return stochastic_bf16(a, b); });
     case Elementwise::neg: return map<1>(p, [](Vec a) { return hn::Neg(a); });
     case Elementwise::silu: return map<1>(p, [](Vec a) { return hn::Mul(a, sigmoid(a)); });
     case Elementwise::gelu:

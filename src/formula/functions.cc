@@ -124,6 +124,9 @@ template <Elementwise kOperation>
 double operation(double x) {
   return info(kOperation).evaluate(x, 0, 0);
 }
+double stochastic_bf16(double x, double u) {
+  return info(Elementwise::stochastic_bf16).evaluate(x, u, 0);
+}
 template <DType kType>
 double rounded(double x) {
   return rounded_to(kType, x);
@@ -339,6 +342,7 @@ const Row kRows[] = {
     {"pow", "a b", 2, binary<std::pow>},
     {"where", "condition a b", 3, ternary<Elementwise::select>},
     {"random", "seed i j", 3, ternary<Elementwise::random>},
+    {"stochastic_bf16", "x u", 2, binary<stochastic_bf16>},
     {"clip", "x min max", 1, clip},
     {"clamp", "x min max", 1, clip},
     {"sum", kLine, 1, reduction<sum>},

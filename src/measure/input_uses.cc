@@ -264,6 +264,7 @@ class UseFinder {
       case Elementwise::random:
         for (const int o : t.operands) demand(o, Use::seed);
         return;
+      case Elementwise::stochastic_bf16: demand(b, Use::probability); return pass(a, use);
       case Elementwise::sqrt:
       case Elementwise::rsqrt:
       case Elementwise::log: demand(a, Use::positive); return;

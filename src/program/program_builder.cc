@@ -282,5 +282,8 @@ TileValue abs(const Operand& a) { return apply(Elementwise::abs, {a}); }
 TileValue random(const Operand& seed, const Operand& row, const Operand& column) {
   return apply(Elementwise::random, {seed, row, column});
 }
+TileValue stochastic_bf16(const Operand& a, const Operand& u) {
+  return apply(Elementwise::stochastic_bf16, {a, u});
+}
 
 }  // namespace coda

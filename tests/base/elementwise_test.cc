@@ -113,6 +113,31 @@ TEST(Elementwise, RandomNumbersArePhilox) {
   EXPECT_NEAR(sum / 10000, 0.5, 0.01);
 }
 
+// Of all 2^16 words of noise, exactly as many round up as the discarded bits say.
+TEST(Elementwise, StochasticRoundingIsUnbiasedAndLeavesWhatBf16Has) {
+  const auto round = [](double x, double u) { return run(Elementwise::stochastic_bf16, x, u); };
+  for (const double sign : {1.0, -1.0}) {
+    for (const double share : {0.0, 0x1p-16, 0.25, 0.7001953125, 1 - 0x1p-16}) {
+      const double x = sign * (1.5 + share * 0x1p-7);  // bf16 has 1.5 and 1.5 + 2^-7
+      int up = 0;
+      for (int noise = 0; noise < 1 << 16; ++noise) {
+        const double rounded = round(x, noise * 0x1p-16);
+        ASSERT_TRUE(rounded == sign * 1.5 || rounded == sign * (1.5 + 0x1p-7));
+        if (std::abs(rounded) > 1.5) ++up;
+      }
+      EXPECT_EQ(up * 0x1p-16, share);
+    }
+  }
+  constexpr double kLargest = 0x1.fep127;
+  for (const double x : {0.0, -1.5, 0x1p-133, kLargest, kInf, -kInf})
+    for (const double u : {0.0, 1 - 0x1p-24, 1.0, 2.0}) EXPECT_EQ(round(x, u), x);
+  EXPECT_EQ(round(0x1p-133 * 1.5, 0), 0x1p-133);  // subnormal
+  EXPECT_EQ(round(0x1p-133 * 1.5, 0.5), 0x1p-132);
+  EXPECT_EQ(round(kLargest + 0x1p119, 1 - 0x1p-24), kInf);
+  EXPECT_TRUE(std::isnan(round(kNotANumber, 0.5)));
+  EXPECT_EQ(round(1.501, kNotANumber), round(1.501, -1));
+}
+
 TEST(Elementwise, SelectDoesNotReadTheOtherSide) {
   EXPECT_EQ(run(Elementwise::select, 1, 2, kNotANumber), 2);
   EXPECT_EQ(run(Elementwise::select, 0, kInf, 3), 3);

@@ -262,6 +262,23 @@ TEST(TileEmitter, LogSumExpOfTheLargestNumbers) {
 }
 
 // Sizes of the text's numbers, not of the text: one text serves every number of rows.
+// Bit by bit, because a step function has no tolerance.
+TEST(TileEmitter, StochasticRoundingHasTheBitsOfTheDefinition) {
+  const Program program = parse_program(R"(program rounded {
+  u = random(scalar(noise) + 1, per_row(rows[M]), column_index())
+  store(y:bf16, stochastic_bf16(tile(x[M, N]), u))
+})");
+  for (const int64_t columns : {512, 300}) {
+    const DimValues sizes{{"M", 5}, {"N", columns}};
+    Values inputs = tests::random_inputs(program, sizes, 3);
+    inputs["noise"] = {16777208};  // 2^24 - 8
+    inputs["rows"] = {0, 1, 2, 77, 16777215};
+    inputs["x"][3] = std::numeric_limits<double>::infinity();
+    EXPECT_EQ(run_on_host(program, sizes, inputs, {8}).at("y"),
+              program::evaluate(program, sizes, inputs).at("y"));
+  }
+}
+
 TEST(TileEmitter, TextDoesNotDependOnRows) {
   const Program program = parse_program(kRotation);
   const std::string text = lower(program, {{"M", 4096}}, {}).front().source;

@@ -149,6 +149,7 @@ TEST(Faces, EveryOperationIsAFunctionOfTheBuilder) {
       {"relu", [](O a, O, O) { return relu(a); }},
       {"abs", [](O a, O, O) { return abs(a); }},
       {"random", [](O a, O b, O c) { return random(a, b, c); }},
+      {"stochastic_bf16", [](O a, O b, O) { return stochastic_bf16(a, b); }},
   };
   for (int op = 0; op < kElementwiseCount; ++op) {
     const ElementwiseInfo& row = info(static_cast<Elementwise>(op));

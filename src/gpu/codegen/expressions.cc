@@ -40,6 +40,7 @@ constexpr std::array<Row, kElementwiseCount> kTable = {{
     {E::erf, "error_function", false},
     {E::abs, "absolute", false},
     {E::random, "random_number", false},
+    {E::stochastic_bf16, "stochastic_bf16", false},
     {E::sub, "-", true},
     {E::div, "/", true},
     {E::neg, "negative", false},
@@ -100,7 +101,7 @@ std::string identifier(std::string_view name) {
       "maximum", "minimum", "equal", "less", "select", "exponential", "logarithm", "sigmoid",
       "reciprocal", "rsqrt", "square_root", "hyperbolic_tangent", "error_function", "negative",
       "silu", "gelu", "gelu_tanh", "absolute", "relu", "random_number", "column_pair", "less_equal",
-      "not_equal", "u8", "u16", "u32", "u64", "bf16", "f16"};
+      "not_equal", "stochastic_bf16", "u8", "u16", "u32", "u64", "bf16", "f16"};
   std::string text;
   for (char c : name) text += is_letter_or_digit(c) ? c : '_';
   // C++ reserves names with two consecutive underscores, and names that start with an underscore
