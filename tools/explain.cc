@@ -21,6 +21,7 @@
 #include "explained_plan.h"
 #include "flag_values.h"
 #include "model_flags.h"
+#include "state_flags.h"
 
 namespace coda::tools {
 namespace {
@@ -38,6 +39,7 @@ struct ExplainFlags {
   std::string fp8_except;
   std::string objective = "memory";
   std::string recompute = "norms";
+  StateFlags states;
   CardFlag gpu;  // none: a CPU
   std::string target;
 
@@ -95,7 +97,9 @@ std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPl
   const int64_t workspace =
       is_on_gpu ? gpu_workspace_bytes(compiled.plan, options.sizes, flags.gpu.kernels(flags.target))
                 : make_backend("cpu")->workspace_bytes(compiled.plan, options.sizes);
-  return step_memory(compiled, options.sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
+  StepPlace place{.is_on_host = !is_on_gpu, .workspace = workspace};
+  flags.states.set(place.optimizer, options.storage);
+  return step_memory(compiled, options.sizes, place);
 }
 
 void run(const ExplainFlags& flags) {
@@ -182,6 +186,7 @@ void add_explain(CLI::App& app) {
       ->capture_default_str();
   add_expert_capacity_flag(command, flags->expert_capacity);
   add_recompute_flag(command, flags->recompute);
+  flags->states.add_to(command, "Memory of a training step");
   flags->gpu.add_to(command, "The card that will run it, by name: rtx4090 (docs/gpus.md) [a CPU]");
   add_target(command, flags->target);
   command.add_flag("--measure", flags->measure,

@@ -29,6 +29,7 @@
 #include "flag_values.h"
 #include "launch.h"
 #include "model_flags.h"
+#include "state_flags.h"
 #include "train_run.h"
 
 namespace coda::tools {
@@ -69,7 +70,7 @@ struct TrainFlags {
   std::string optimizer = "adamw";
   // Settings of the optimizer; without a value: its default.
   std::map<std::string, std::optional<double>> settings;
-  std::string moments = "fp32";
+  StateFlags states;
   double clip = 1;
   int64_t save_every = 200;
   int64_t eval_every = 0;
@@ -151,13 +152,7 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& f) {
           ->group("Training");
     }
   }
-  command
-      .add_option(
-          "--moments", f.moments,
-          "Type of the optimizer's states: fp32, or bf16, which halves their memory on a GPU")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str()
-      ->group("Training");
+  f.states.add_to(command, "Training");
 }
 
 int64_t eval_every_of(const TrainFlags& f) {
@@ -168,8 +163,8 @@ int64_t eval_every_of(const TrainFlags& f) {
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
          name == "profile" || name == "device" || name == "gpus" || name == "processes" ||
-         name == "attention" || name == "memory" || name == "help" || name == "save-every" ||
-         name == "sample" || name == "prompt";
+         name == "attention" || name == "memory" || name == "moments-on-host" || name == "help" ||
+         name == "save-every" || name == "sample" || name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {
@@ -346,8 +341,9 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   const std::string kind = options.contains("ids") ? "ids" : "data";
   require_state(options.contains(kind), "'options' has no 'data'");
   require_state(options.contains(kFingerprint), "'options' has no 'fingerprint'");
-  // Older versions had only AdamW and did not store its name.
+  // Older versions had only these and did not store them.
   options.emplace("optimizer", "adamw");
+  options.emplace("master-weights", "fp32");
   flags.optimizer = options.at("optimizer");
   require_state(
       std::ranges::any_of(optimizer_kinds(),
@@ -414,8 +410,9 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
                 .floor = rate_of(f) * f.final_rate,
                 .warmup_steps = warmup_of(f),
                 .total_steps = f.steps};
-  s.optimizer = make_optimizer(f.optimizer, optimizer_settings(f),
-                               f.moments == "bf16" ? DType::bf16 : DType::f32);
+  s.optimizer = make_optimizer(f.optimizer, optimizer_settings(f));
+  f.states.set(s.optimizer, s.storage);
+  s.optimizer.seed = f.seed;
   s.clip = f.clip;
   return s;
 }
@@ -520,6 +517,9 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   plan.is_text = flags.data.is_text();
   plan.settings = settings_of(flags, model);
   plan.backend = processes.backend ? processes.backend : flags.device.backend();
+  require(!flags.states.moments_on_host || !plan.backend->is_on_host(),
+          "--moments-on-host: this run is on a CPU, whose memory has the moments anyway (leave it "
+          "out)");
   plan.communicator = plan.settings.communicator = processes.communicator.get();
   plan.out = flags.out;
   plan.overwrite = flags.overwrite;

@@ -45,6 +45,10 @@ struct Flags {
   std::string dtype = "bf16";
   std::vector<std::string> fp8_except;
   std::string recompute = "norms";
+  std::string moments = "fp32";
+  bool moments_on_host = false;
+  std::string master_weights = "fp32";
+  double memory = 0;  // GB
   double exchange_mib = 0;
   int64_t loss_rows = kAutomaticChunkRows;
   bool prints_losses = false;
@@ -63,6 +67,13 @@ LlamaConfig config_of(const Flags& f) {
     c.layers = 16;
     c.hidden = 2048;
     c.head_dim = 64;
+    c.mlp = 8192;
+    c.tied = true;
+  } else if (f.model == "3b") {  // LLaMA 3.2 3B
+    c.layers = 28;
+    c.hidden = 3072;
+    c.heads = 24;
+    c.head_dim = 128;
     c.mlp = 8192;
     c.tied = true;
   } else if (f.model == "qwen") {  // Qwen2.5 1.5B
@@ -167,6 +178,13 @@ int run(const Flags& f) {
   const Recompute recompute = recompute_of(f.recompute);
   settings.objective = recompute.objective;
   settings.layers_run_again = recompute.layers_run_again;
+  const auto type_of = [](const std::string& name) {
+    return name == "bf16" ? DType::bf16 : DType::f32;
+  };
+  settings.optimizer = make_optimizer("adamw", {}, type_of(f.moments));
+  settings.optimizer.weights = type_of(f.master_weights);
+  settings.optimizer.states_on_host = f.moments_on_host;
+  settings.memory_limit = static_cast<int64_t>(f.memory * 1e9);
   settings.chunk_rows = f.loss_rows;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
@@ -220,12 +238,14 @@ int run(const Flags& f) {
       "{}, \"sequence\": {}, "
       "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
       "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
-      "\"recompute\": \"{}\", \"said_gib\": {:.2f}, \"taken_gib\": {:.2f}, "
+      "\"recompute\": \"{}\", \"moments\": \"{}{}\", \"master_weights\": \"{}\", \"said_gib\": "
+      "{:.2f}, \"taken_gib\": {:.2f}, "
       "\"gpu\": \"{}\"{}}}\n",
       place.world, f.dtype, f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms,
       1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
-      static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute,
+      static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute, f.moments,
+      f.moments_on_host ? " on the host" : "", f.master_weights,
       static_cast<double>(fitting.memory.bytes()) / (1 << 30),
       static_cast<double>(taken) / (1 << 30), describe_gpu(),
       f.prints_losses ? ", \"losses\": [" + losses + "]" : "");
@@ -240,9 +260,9 @@ int main(int argc, char** argv) {
   coda::bench::Flags f;
   std::vector<std::string> dtypes = coda::eight_bits_names();
   dtypes.emplace_back("bf16");
-  app.add_option("--model", f.model, "1b, 8b: blocks of the 8B model, or qwen: Qwen2.5 1.5B")
-      ->check(CLI::IsMember({"1b", "8b", "qwen"}));
-  app.add_option("--layers", f.layers, "0: the model's, 16, 4 and 28");
+  app.add_option("--model", f.model, "1b, 3b, 8b: blocks of the 8B model, or qwen: Qwen2.5 1.5B")
+      ->check(CLI::IsMember({"1b", "3b", "8b", "qwen"}));
+  app.add_option("--layers", f.layers, "0: the model's, 16, 28, 4 and 28");
   app.add_option("--batch", f.batch, "Sequences of a pass, of all processes");
   app.add_option("--sequence", f.sequence, "Tokens of a sequence");
   app.add_option("--accumulate", f.accumulate, "Passes of a step");
@@ -250,6 +270,11 @@ int main(int argc, char** argv) {
   app.add_option("--heat", f.heat, "Seconds of steps before");
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
   app.add_option("--recompute", f.recompute, "As coda train has it: none, norms, layer or layer:N");
+  const auto types = CLI::IsMember({"fp32", "bf16"});
+  app.add_option("--moments", f.moments, "As coda train has it: fp32 or bf16")->check(types);
+  app.add_option("--master-weights", f.master_weights, "As coda train has it")->check(types);
+  app.add_flag("--moments-on-host", f.moments_on_host, "As coda train has it");
+  app.add_option("--memory", f.memory, "GB that a step may take; 0: what is free");
   app.add_option("--dtype", f.dtype, "Of products: bf16, or a recipe in 8 bits (docs/fp8.md)")
       ->check(CLI::IsMember(dtypes));
   app.add_option("--exchange-mib", f.exchange_mib,

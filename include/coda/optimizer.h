@@ -27,7 +27,7 @@ namespace CODA_API coda {
 // before the first step. A checkpoint stores it as "<name>.<parameter>".
 struct OptimizerState {
   std::string name;
-  DType dtype = DType::f32;  // f32, or bf16: then each step rounds the new state to bf16
+  DType dtype = DType::f32;  // f32, or bf16: then each step rounds the new state stochastically
 
   friend bool operator==(const OptimizerState&, const OptimizerState&) = default;
 };
@@ -53,6 +53,13 @@ struct Optimizer {
   // and define w1 and, for each state such as "m", its new value m1.
   std::string formulas;
   double decay = 0;  // weight decay: each step subtracts rate * decay * weight; 0: none
+  // Type of the master weights of parameters that plans read as bf16. f32: the plan reads a rounded
+  // copy. bf16: there is no other copy, and each step rounds the new weight stochastically.
+  DType weights = DType::f32;
+  // On a GPU: the states are in pinned memory of the host, and the update reads and writes them
+  // over the bus. On the host this changes nothing.
+  bool states_on_host = false;
+  uint64_t seed = 1;  // of stochastic rounding
 };
 
 // A setting of an optimizer. `coda train` has a flag of the same name.
@@ -81,12 +88,12 @@ const std::vector<OptimizerKind>& optimizer_kinds();
 const OptimizerKind& optimizer_kind(std::string_view name);
 
 // Settings that are not given have their defaults. Throws Error for an unknown optimizer or
-// setting, for a value outside its range, for states that are neither f32 nor bf16, and for bf16
-// states that would never fade because rounding undoes each step's decrease.
+// setting, for a value outside its range, and for states that are neither f32 nor bf16.
 Optimizer make_optimizer(std::string_view name, const std::map<std::string, double>& settings = {},
                          DType states = DType::f32);
 
-// For example "adamw (adam-eps 1e-08, beta1 0.9, beta2 0.95, decay 0.1; m f32, v f32)".
+// For example "adamw (adam-eps 1e-08, beta1 0.9, beta2 0.95, decay 0.1; m f32, v f32)", with ";
+// master weights bf16, seed 1" at its end if tensors are rounded stochastically.
 std::string text(const Optimizer& optimizer);
 
 // The states of one parameter, by the name of the state. Empty: all states are zero.
@@ -98,12 +105,16 @@ struct UpdatedTensor {
   std::span<float> weights;              // fp32
   std::vector<std::span<float>> states;  // one for each of Optimizer::states, fp32
   std::span<const float> gradients;
-  std::span<uint16_t> bf16;  // receives the weights, rounded to nearest even
-  bool decays = true;        // false for norms and biases
+  // Receives the weights, rounded to nearest even. With Optimizer::weights bf16 the weights
+  // themselves are rounded stochastically, and both are equal.
+  std::span<uint16_t> bf16;
+  bool decays = true;  // false for norms and biases
 };
 
 // An optimizer's step over tensors in host memory. The result is bitwise the same for any number of
-// threads. On every backend, each product is rounded before it is added.
+// threads. On every backend, each product is rounded before it is added. Tensors in bf16 are stored
+// as fp32 numbers that bf16 has; how an element is rounded depends on its place among all tensors
+// of a call.
 class TensorUpdate {
  public:
   // The backend must use host memory and must outlive this object. Throws ProgramError for formulas

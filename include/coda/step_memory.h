@@ -30,12 +30,8 @@ struct StepPlace {
   bool is_on_host = true;
   int processes = 1;      // number of processes that share the optimizer's state
   int64_t workspace = 0;  // Backend::workspace_bytes, or gpu_workspace_bytes
-  // Bytes of optimizer state for each element of a parameter; the default is AdamW's.
-  int64_t state_bytes = 8;
+  Optimizer optimizer = make_optimizer("adamw");
 };
-// In a single process on the host, all states are fp32.
-int64_t state_bytes(const Optimizer& optimizer, const Backend& backend,
-                    const Communicator* communicator);
 StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
                      const Communicator* communicator,
                      const Optimizer& optimizer = make_optimizer("adamw"));

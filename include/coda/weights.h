@@ -28,6 +28,7 @@ struct WeightTensor {
   // The values as plans read them.
   TensorView view();
   void round();  // updates the bf16 copy: call it after setting values
+  void widen();  // sets the values to those of the bf16 copy, if there is one
 };
 
 using Weights = std::vector<WeightTensor>;

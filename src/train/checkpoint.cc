@@ -94,6 +94,11 @@ std::vector<io::TensorToWrite> model_tensors(std::span<const CheckpointTensor> t
   return written;
 }
 
+// Whether the optimizer's file has fp32 weights of this tensor.
+bool has_master(const CheckpointTensor& tensor) {
+  return !tensor.bf16.empty() && !tensor.weights.empty();
+}
+
 std::vector<io::TensorToWrite> optimizer_tensors(std::span<const CheckpointTensor> tensors) {
   std::vector<io::TensorToWrite> written;
   const auto add = [&](const std::string& kind, const CheckpointTensor& tensor,
@@ -103,7 +108,7 @@ std::vector<io::TensorToWrite> optimizer_tensors(std::span<const CheckpointTenso
   };
   for (const CheckpointTensor& tensor : tensors) {
     for (const auto& [kind, values] : tensor.states) add(kind, tensor, values);
-    if (!tensor.bf16.empty()) add("master", tensor, tensor.weights);
+    if (has_master(tensor)) add("master", tensor, tensor.weights);
   }
   return written;
 }
@@ -299,8 +304,10 @@ void load_tensors(const fs::path& checkpoint, std::span<const CheckpointTensor> 
     if (tensor.bf16.empty()) {
       read_into(model, tensor.name, ElementType::f32, tensor, as_bytes(tensor.weights));
     } else {
-      ++beside;
       read_into(model, tensor.name, ElementType::bf16, tensor, as_bytes(tensor.bf16));
+    }
+    if (has_master(tensor)) {
+      ++beside;
       read_into(optimizer, "master." + tensor.name, ElementType::f32, tensor,
                 as_bytes(tensor.weights));
     }

@@ -16,12 +16,12 @@
 namespace coda {
 
 // One parameter and its optimizer states. model.safetensors has `bf16` if it is not empty, else
-// `weights`. optimizer.safetensors has "<state>.<name>" ("m.lm_head.weight") for each state. If the
-// weights are stored as bf16, it also has the fp32 weights as "master.<name>".
+// `weights`. optimizer.safetensors has "<state>.<name>" ("m.lm_head.weight") for each state. If
+// there are both `bf16` and `weights`, it also has the latter as "master.<name>".
 struct CheckpointTensor {
   std::string name;  // Hugging Face's
   std::vector<int64_t> shape;
-  std::span<float> weights;  // fp32 master
+  std::span<float> weights;  // fp32; empty if there is only `bf16`
   // By the name of the state in the optimizer.
   std::vector<std::pair<std::string, std::span<float>>> states;
   std::span<uint16_t> bf16;  // the copy that the model computes with; empty in fp32 runs

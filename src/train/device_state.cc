@@ -7,6 +7,7 @@
 #include "coda/error.h"
 #include "coda/float16.h"
 #include "train/device_update.h"
+#include "train/update_programs.h"
 
 namespace coda {
 namespace {
@@ -64,7 +65,7 @@ void DeviceUpdate::upload(Weights& weights, std::vector<ParameterState>& states)
           std::span(static_cast<const float*>(given.data), static_cast<size_t>(part.count)));
       backend_.copy_in(rounded.view(), place);
     };
-    put(master, w.values, DType::f32);
+    if (has_master_weights(optimizer_, !w.bf16.empty())) put(master, w.values, DType::f32);
     for (size_t k = 0; k < optimizer_.states.size(); ++k)
       put(first_state + k, states[i][optimizer_.states[k].name], DType::f32);
     if (!w.bf16.empty()) put(copy, w.bf16, DType::bf16);
@@ -74,8 +75,8 @@ void DeviceUpdate::upload(Weights& weights, std::vector<ParameterState>& states)
 
 std::vector<DeviceUpdate::Share> DeviceUpdate::shares() const {
   std::vector<Share> all;
-  for (const size_t matrix : state_matrices(false))
-    for (size_t i = 0; i < buckets_.size(); ++i)
+  for (size_t i = 0; i < buckets_.size(); ++i)
+    for (const size_t matrix : state_matrices(buckets_[i], false))
       if (!is_whole(buckets_[i], matrix)) all.push_back({matrix, i, own(buckets_[i], matrix)});
   return all;
 }
@@ -88,7 +89,7 @@ std::function<void()> DeviceUpdate::start_download(Weights& weights,
   gather_weights();
   if (rank_ > 0) return start_sending();
   std::vector<Backend::CopyOut> copies;
-  // Convert states that are stored in 16 bits to fp32.
+  // Convert states and weights that are stored in 16 bits to fp32.
   std::vector<std::function<void()>> widenings;
   std::vector<Fields> fields;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -98,9 +99,13 @@ std::function<void()> DeviceUpdate::start_download(Weights& weights,
     its_fields[master] = w.values.data();
     for (size_t k = 0; k < optimizer_.states.size(); ++k)
       its_fields[first_state + k] = states[i].find(optimizer_.states[k].name)->second.data();
-    if (!w.bf16.empty())
-      copies.push_back({part(copy, i), dense_view(w.bf16.data(), DType::bf16, w.rows, w.cols)});
-    for (const size_t matrix : state_matrices(false)) {
+    if (!w.bf16.empty()) {
+      const TensorView halves = dense_view(w.bf16.data(), DType::bf16, w.rows, w.cols);
+      copies.push_back({part(copy, i), halves});
+      if (!has_master_weights(optimizer_, true))
+        widenings.emplace_back([halves, values = w.values.data()] { widen(halves, values); });
+    }
+    for (const size_t matrix : state_matrices(buckets_[parts_[i].bucket], false)) {
       const Held its = held(matrix, i, 0);
       if (its.count == 0) continue;
       const TensorView place =

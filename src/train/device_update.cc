@@ -15,6 +15,7 @@
 #include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/program.h"
+#include "train/rounding_noise.h"
 #include "train/update_programs.h"
 
 namespace coda {
@@ -42,7 +43,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const Train
                            const ExchangePlan& exchange, const std::set<std::string>& squared,
                            const std::vector<ParameterCopy>& copies)
     : backend_(backend),
-      optimizer_(options.optimizer),
+      optimizer_(with_noise(options.optimizer)),
       clip_(options.clip),
       microbatches_(options.accumulate),
       communicator_(options.communicator) {
@@ -54,7 +55,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const Train
   if (world_ > 1) exchange_text_ = exchange.text();
   const std::vector<ExchangedParameter> parameters = exchanged_parameters(weights);
   const UpdateRows rows =
-      update_rows(parameters, exchange, squared, updated_apart(copies, world_), world_);
+      update_rows(parameters, exchange, squared, updated_apart(copies, world_, optimizer_), world_);
   gradients_.places = gradient_places(parameters, rows);
   place(weights, exchange, rows);
   allocate();
@@ -106,14 +107,23 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
     bucket.first_together = its.first_together;
     bucket.together = its.together;
     bucket.decays.resize(static_cast<size_t>(its.rows));
+    if (has_noise(optimizer_)) bucket.noise_rows.resize(static_cast<size_t>(its.rows));
   }
+  static_assert(kRowElements == kNoiseColumns);
+  std::vector<int64_t> elements;
+  for (const WeightTensor& w : weights) elements.push_back(w.rows * w.cols);
+  const std::vector<int64_t> noise =
+      has_noise(optimizer_) ? noise_rows(elements) : std::vector<int64_t>();
   for (size_t i = 0; i < weights.size(); ++i) {
     const WeightTensor& w = weights[i];
     const auto& [shard, first_row] = rows.places[i];
     parts_.push_back({shard, first_row, w.rows, w.cols});
-    if (!w.decays) continue;
-    std::fill_n(buckets_[shard].decays.begin() + first_row, ceil_div(w.rows * w.cols, kRowElements),
-                1.0F);
+    Bucket& bucket = buckets_[shard];
+    for (int64_t row = 0; row < ceil_div(elements[i], kRowElements); ++row) {
+      const auto place = static_cast<size_t>(first_row + row);
+      bucket.decays[place] = w.decays ? 1 : 0;
+      if (!noise.empty()) bucket.noise_rows[place] = static_cast<float>(noise[i] + row);
+    }
   }
 }
 
@@ -125,10 +135,11 @@ void DeviceUpdate::allocate() {
   rows = 0;
   for (Bucket& bucket : buckets_) {
     bucket.matrices.resize(first_state + optimizer_.states.size());
-    for (const size_t matrix : state_matrices(bucket.has_copy)) {
-      bucket.matrices[matrix] =
-          Tensor(type_of(matrix), is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows,
-                 kRowElements, backend_);
+    for (const size_t matrix : state_matrices(bucket, true)) {
+      const int64_t its_rows = is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows;
+      bucket.matrices[matrix] = matrix >= first_state && optimizer_.states_on_host
+                                    ? on_host(type_of(matrix), its_rows)
+                                    : Tensor(type_of(matrix), its_rows, kRowElements, backend_);
     }
     bucket.matrices[gradient] = Tensor(
         from(gradients_.all.view(), rows * kRowElements, bucket.rows, kRowElements), backend_);
@@ -136,6 +147,14 @@ void DeviceUpdate::allocate() {
     bucket.of_spans = Tensor(DType::f32, bucket.own_rows, kRowSpans, backend_);
     bucket.of_spans.fill(0);  // elements after a parameter stay 0
   }
+}
+
+// A GPU's kernels read and write pinned memory at its address on the host.
+Tensor DeviceUpdate::on_host(DType dtype, int64_t rows) {
+  const int64_t bytes = rows * kRowElements * size_of(dtype);
+  host_memory_.push_back(
+      backend_.allocate_on_host(static_cast<size_t>(bytes), "the optimizer's states"));
+  return {dense_view(host_memory_.back().get(), dtype, rows, kRowElements), backend_};
 }
 
 DType DeviceUpdate::type_of(size_t matrix) const {
@@ -148,9 +167,10 @@ std::string DeviceUpdate::name_of_matrix(size_t matrix) const {
   return matrix == master ? kMaster : matrix == copy ? kCopy : kGradient;
 }
 
-std::vector<size_t> DeviceUpdate::state_matrices(bool with_copy) const {
-  std::vector<size_t> all = {master};
-  if (with_copy) all.push_back(copy);
+std::vector<size_t> DeviceUpdate::state_matrices(const Bucket& bucket, bool with_copy) const {
+  std::vector<size_t> all;
+  if (has_master_weights(optimizer_, bucket.has_copy)) all.push_back(master);
+  if (with_copy && bucket.has_copy) all.push_back(copy);
   for (size_t i = 0; i < optimizer_.states.size(); ++i) all.push_back(first_state + i);
   return all;
 }
@@ -190,7 +210,7 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
   for (const Bucket& bucket : buckets_) {
     first_group.push_back(groups);
     groups += bucket.own_rows / kGroup;
-    if (world_ > 1) groups = round_up(groups, kGroupsAlign);
+    if (buckets_.size() > 1 || world_ > 1) groups = round_up(groups, kGroupsAlign);
   }
   of_groups_ = Tensor(DType::f32, world_, groups, backend_);
   Views of_step{{"norm", norm_.view()},
@@ -216,14 +236,17 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
   for (size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& bucket = buckets_[i];
     Views& its = views[i];
-    std::vector<size_t> matrices = state_matrices(bucket.has_copy);
+    std::vector<size_t> matrices = state_matrices(bucket, true);
     matrices.push_back(gradient);
     for (const size_t matrix : matrices) its[name_of_matrix(matrix)] = own(bucket, matrix);
-    kept_.emplace_back(DType::f32, bucket.own_rows, 1, backend_)
-        .set(std::span(bucket.decays)
-                 .subspan(static_cast<size_t>(bucket.first_own),
-                          static_cast<size_t>(bucket.own_rows)));
-    its["decays"] = kept_.back().view();
+    const auto add_row_numbers = [&](const char* name, std::span<const float> of_all) {
+      kept_.emplace_back(DType::f32, bucket.own_rows, 1, backend_)
+          .set(of_all.subspan(static_cast<size_t>(bucket.first_own),
+                              static_cast<size_t>(bucket.own_rows)));
+      its[name] = kept_.back().view();
+    };
+    add_row_numbers("decays", bucket.decays);
+    if (has_noise(optimizer_)) add_row_numbers(kNoiseRows, bucket.noise_rows);
     its["of_spans"] = bucket.of_spans.view();
     const int64_t own_groups = bucket.own_rows / kGroup;
     its["of_groups"] = from(of_groups_.view(), rank_ * groups + first_group[i], own_groups, 1);
@@ -246,6 +269,7 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
       };
       for (const size_t matrix : matrices) part(name_of_matrix(matrix), kRowElements);
       part("decays", 1);
+      if (has_noise(optimizer_)) part(kNoiseRows, 1);
       add(update_of_rows(optimizer_, bucket.has_copy),
           {{"R", bucket.together}, {"C", kRowElements}}, together, bucket.update);
     }
@@ -261,7 +285,7 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
     Views& of_weight = of_rows.emplace_back(of_step);
     of_weight[its.parameter] = part(copy, i);
     if (is_with_update) {
-      for (const size_t matrix : state_matrices(false))
+      for (const size_t matrix : state_matrices(buckets_[parts_[i].bucket], false))
         of_weight[name_of_matrix(matrix)] = part(matrix, i);
       of_weight[kGradient] = part(gradient, i);
     }
@@ -274,7 +298,8 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
   };
   for (const bool is_with_update : {true, false})
     for (const ParameterCopy& its : copies)
-      if ((world_ == 1 && fits_update(its)) == is_with_update) add_copy(its, is_with_update);
+      if (is_updated_apart(its, world_, optimizer_) == is_with_update)
+        add_copy(its, is_with_update);
 
   std::vector<AnnouncedProgram> announced;
   for (const Prepared& one : all) announced.push_back({&one.program, one.sizes});

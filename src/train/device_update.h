@@ -14,6 +14,8 @@
 // which also stores its copies (Compiled::parameter_copies). A program of copies that does not fit
 // into that launch runs after the update; with several processes, after the gathering.
 //
+// With Optimizer::weights bf16 the 16-bit copies are all that there is of their weights.
+//
 // With several processes, each process stores the states, and the fp32 master weights that have a
 // 16-bit copy, only for its own share of the rows (ZeRO-1). Gradients are reduce-scattered, the
 // process updates its share, and the values that the next forward reads are gathered. There is then
@@ -105,8 +107,9 @@ class DeviceUpdate : public StepUpdate {
     int64_t squared_rows = 0;    // leading rows whose squares are in of_spans
     int64_t first_together = 0;  // the first own row that `update` updates
     int64_t together = 0;
-    Tensor of_spans;            // squares of own rows, as row partials
-    std::vector<float> decays;  // 1 for a row with weight decay
+    Tensor of_spans;                // squares of own rows, as row partials
+    std::vector<float> decays;      // 1 for a row with weight decay
+    std::vector<float> noise_rows;  // kNoiseRows; empty: no noise
     std::vector<Tensor> matrices;
     std::vector<Launch> squares;
     Launch update;
@@ -124,11 +127,13 @@ class DeviceUpdate : public StepUpdate {
 
   void place(const Weights& weights, const ExchangePlan& exchange, const UpdateRows& rows);
   void allocate();
+  Tensor on_host(DType dtype, int64_t rows);
   void prepare(const Weights& weights, const std::vector<ParameterCopy>& copies);
   DType type_of(size_t matrix) const;
   std::string name_of_matrix(size_t matrix) const;
-  // The matrices of the weights and states and, if `with_copy`, of the 16-bit copies.
-  std::vector<size_t> state_matrices(bool with_copy) const;
+  // The matrices of the master weights (if the bucket has them), of the states and, if `with_copy`,
+  // of the 16-bit copies (if it has them).
+  std::vector<size_t> state_matrices(const Bucket& bucket, bool with_copy) const;
   void check_loss();
   std::function<StepReport()> start_report(double rate);
   void exchange_before(size_t step);
@@ -194,6 +199,7 @@ class DeviceUpdate : public StepUpdate {
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
   std::vector<Part> parts_;                    // in the order of the weights
   std::vector<Tensor> kept_;                   // tensors that programs pass on
+  std::vector<BackendMemory> host_memory_;     // of states on the host
   Tensor of_groups_;                           // sums of squares [world, groups of a process]
   Tensor numbers_;           // this step's scalars: the decay, then the optimizer's scalars
   BackendMemory staged_[2];  // host copies for this step and the previous one

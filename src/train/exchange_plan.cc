@@ -145,7 +145,7 @@ std::string ExchangePlan::text() const {
 
 ExchangePlan exchange_plan(const Compiled& compiled,
                            const std::vector<ExchangedParameter>& parameters, int processes,
-                           int64_t least_bytes) {
+                           int64_t least_bytes, bool is_mixed) {
   const Plan& plan = compiled.plan;
   ExchangePlan exchange;
   exchange.steps = plan.backward.size();
@@ -162,9 +162,14 @@ ExchangePlan exchange_plan(const Compiled& compiled,
   });
   if (processes == 1) {
     exchange.shards.emplace_back();
-    for (const ExchangedParameter& p : parameters) {
-      exchange.shards[0].has_copy |= p.has_copy;
-      exchange.shards[0].elements += p.elements;
+    for (const size_t i : exchange.order) {
+      const ExchangedParameter& p = parameters[i];
+      const bool is_apart = !is_mixed && !p.has_copy;  // in the second shard
+      if (is_apart && exchange.shards.size() == 1) exchange.shards.emplace_back();
+      exchange.shard_of[i] = is_apart ? 1 : 0;
+      ExchangePlan::Shard& shard = exchange.shards[exchange.shard_of[i]];
+      shard.has_copy |= p.has_copy;
+      shard.elements += p.elements;
     }
     return exchange;
   }

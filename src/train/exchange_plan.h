@@ -37,7 +37,7 @@ struct ExchangePlan {
   static constexpr size_t kBehind = SIZE_MAX;
   static constexpr size_t kWithUpdate = SIZE_MAX;
   struct Shard {
-    bool has_copy = false;  // all parameters or none; single process: any
+    bool has_copy = false;  // all parameters or none; mixed: any
     int64_t elements = 0;
     size_t complete = 0;     // after this many steps of the backward
     size_t start = kBehind;  // before this step of it, or after all
@@ -60,10 +60,11 @@ struct ExchangePlan {
 };
 
 // `least_bytes` affects only when exchanges happen during the backward and forward: each has at
-// least that many bytes. With a single process all parameters are one shard. Reading a copy of a
-// parameter counts as reading the parameter.
+// least that many bytes. With a single process all parameters are one shard (`is_mixed`), or those
+// with a copy are one and the others another. Reading a copy of a parameter counts as reading the
+// parameter.
 ExchangePlan exchange_plan(const Compiled& compiled,
                            const std::vector<ExchangedParameter>& parameters, int processes,
-                           int64_t least_bytes);
+                           int64_t least_bytes, bool is_mixed = true);
 
 }  // namespace coda

@@ -11,13 +11,10 @@
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "train/optimizer_rows.h"
+#include "train/rounding_noise.h"
 
 namespace coda {
 namespace {
-
-// The largest share for bf16 states. bf16 has 8 significant bits: if a step removes less than 1/256
-// of a state, rounding restores the old value.
-constexpr double kMostKept = 1 - 1.0 / 256;
 
 // The shortest text that parses to the same number.
 std::string shortest_text(double value) {
@@ -73,12 +70,6 @@ Optimizer make_optimizer(std::string_view name, const std::map<std::string, doub
   require(states == DType::f32 || states == DType::bf16,
           kind.name + ": the type of its states must be f32 or bf16, not " +
               std::string(name_of(states)));
-  for (const OptimizerSetting& setting : kind.settings) {
-    require(states == DType::f32 || !setting.is_share || all.at(setting.name) <= kMostKept,
-            kind.name + ": a bf16 state would never fade with " + setting.name + " of " +
-                std::to_string(all.at(setting.name)) +
-                ": give a value of at most 0.996, or use fp32 states");
-  }
   Optimizer optimizer = kind.make(all, states);
   optimizer.name = kind.name;
   optimizer.settings = all;
@@ -93,7 +84,11 @@ std::string text(const Optimizer& optimizer) {
   std::string states;
   for (const auto& [name, dtype] : optimizer.states)
     states += (states.empty() ? "; " : ", ") + name + " " + std::string(name_of(dtype));
-  return optimizer.name + " (" + settings + states + ")";
+  std::string rounding;
+  if (has_noise(optimizer))
+    rounding = "; master weights " + std::string(name_of(optimizer.weights)) + ", seed " +
+               std::to_string(optimizer.seed);
+  return optimizer.name + " (" + settings + states + rounding + ")";
 }
 
 std::string number_text(double value) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -68,8 +69,10 @@ struct Matrices {
   ResultPlaces places;
 };
 Matrices matrices_of(const Compiled& compiled, const std::vector<ExchangedParameter>& parameters,
-                     int processes) {
-  const ExchangePlan exchange = exchange_plan(compiled, parameters, processes, 0);
+                     const StepPlace& place) {
+  const int processes = place.processes;
+  const ExchangePlan exchange =
+      exchange_plan(compiled, parameters, processes, 0, has_master_weights(place.optimizer, true));
   std::set<std::string> squared;
   if (processes == 1) {
     std::vector<std::string> names;
@@ -79,7 +82,7 @@ Matrices matrices_of(const Compiled& compiled, const std::vector<ExchangedParame
   }
   const UpdateRows rows =
       update_rows(parameters, exchange, squared,
-                  updated_apart(compiled.parameter_copies, processes), processes);
+                  updated_apart(compiled.parameter_copies, processes, place.optimizer), processes);
   Matrices matrices{{}, gradient_places(parameters, rows)};
   for (size_t i = 0; i < rows.shards.size(); ++i)
     matrices.elements.add(rows.shards[i].rows * UpdateRows::kElements, exchange.shards[i].has_copy);
@@ -112,15 +115,51 @@ int64_t limit_of(const ModelTrainSettings& settings, Backend& backend) {
   return settings.memory_limit > 0 ? settings.memory_limit : backend.free_bytes();
 }
 
+// A change of settings that makes a training step smaller, and slower or less exact.
+struct Saving {
+  std::string flags;  // of coda train
+  std::function<void(ModelTrainSettings&)> apply;
+};
+
+// Those that change these settings, the mildest first.
+std::vector<Saving> savings_of(const ModelTrainSettings& s, const Backend& backend) {
+  std::vector<Saving> savings;
+  if (s.layers_run_again != kAllLayers)
+    savings.push_back({"--recompute layer", [](auto& its) { its.layers_run_again = kAllLayers; }});
+  if (backend.is_on_host()) return savings;
+  const std::vector<OptimizerState>& states = s.optimizer.states;
+  if (std::ranges::any_of(states, [](const auto& its) { return its.dtype == DType::f32; }))
+    savings.push_back({"--moments bf16", [](auto& its) {
+                         for (auto& state : its.optimizer.states) state.dtype = DType::bf16;
+                       }});
+  if (s.storage == DType::bf16 && s.optimizer.weights == DType::f32)
+    savings.push_back(
+        {"--master-weights bf16", [](auto& its) { its.optimizer.weights = DType::bf16; }});
+  if (!states.empty() && !s.optimizer.states_on_host)
+    savings.push_back(
+        {"--moments-on-host", [](auto& its) { its.optimizer.states_on_host = true; }});
+  return savings;
+}
+
+// Bytes for a weight, its gradient and its states. With several processes, only the memory that the
+// processes do not share is counted.
+int64_t bytes_of_weight(const ModelTrainSettings& s, const Backend& backend) {
+  const int world = s.communicator == nullptr ? 1 : s.communicator->world();
+  if (world > 1) return kFloat + size_of(DType::bf16);
+  if (backend.is_on_host()) return kFloat * (2 + std::ssize(s.optimizer.states));
+  int64_t bytes = kFloat + size_of(s.optimizer.weights);
+  if (!s.optimizer.states_on_host)
+    for (const OptimizerState& state : s.optimizer.states) bytes += size_of(state.dtype);
+  return bytes;
+}
+
 // A config.json may have any sizes, so this check comes before planning.
-void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit) {
-  // Bytes for a weight, its gradient and its states in fp32. With several processes, only the
-  // memory that the processes do not share is counted.
-  const int world = settings.communicator == nullptr ? 1 : settings.communicator->world();
-  const auto weights = static_cast<double>(parameter_count_of(settings.model));
-  const double needed =
-      weights *
-      (world == 1 ? kFloat * static_cast<double>(2 + settings.optimizer.states.size()) : 6);
+void require_memory_of_weights(const ModelTrainSettings& settings, const Backend& backend,
+                               int64_t limit) {
+  ModelTrainSettings smallest = settings;
+  for (const Saving& saving : savings_of(settings, backend)) saving.apply(smallest);
+  const double needed = static_cast<double>(bytes_of_weight(smallest, backend)) *
+                        static_cast<double>(parameter_count_of(settings.model));
   if (needed <= static_cast<double>(limit)) return;
   throw MemoryError("not enough memory: training takes at least " + bytes_text(needed) +
                     " for the model's weights, and " + bytes_text(static_cast<double>(limit)) +
@@ -130,8 +169,11 @@ void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit
 // The trainer also keeps the weights in host memory, and the states for a checkpoint.
 void require_host_memory(const ModelStep& step) {
   const Elements elements = elements_of(parameters_of(step.compiled.plan, step.settings.sizes));
-  const int64_t arrays = 1 + std::ssize(step.settings.optimizer.states);
-  const int64_t needed = arrays * kFloat * elements.all + 2 * elements.copied;
+  const Optimizer& optimizer = step.settings.optimizer;
+  int64_t bytes = kFloat;
+  for (const OptimizerState& state : optimizer.states)
+    bytes += kFloat + (optimizer.states_on_host ? size_of(state.dtype) : 0);
+  const int64_t needed = bytes * elements.all + 2 * elements.copied;
   const int64_t free = free_memory();
   if (needed <= free) return;
   throw MemoryError("not enough memory: weights and the optimizer's state take " +
@@ -185,19 +227,10 @@ std::string StepMemory::text() const {
   return bytes_text(static_cast<double>(bytes())) + (list.empty() ? "" : list + ")");
 }
 
-int64_t state_bytes(const Optimizer& optimizer, const Backend& backend,
-                    const Communicator* communicator) {
-  const bool is_in_place = backend.is_on_host() && communicator == nullptr;
-  int64_t bytes = 0;
-  for (const OptimizerState& state : optimizer.states)
-    bytes += is_in_place ? kFloat : size_of(state.dtype);
-  return bytes;
-}
-
 StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
                      const Communicator* communicator, const Optimizer& optimizer) {
   return {backend.is_on_host(), communicator == nullptr ? 1 : communicator->world(),
-          backend.workspace_bytes(plan, sizes), state_bytes(optimizer, backend, communicator)};
+          backend.workspace_bytes(plan, sizes), optimizer};
 }
 
 StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const StepPlace& place) {
@@ -205,12 +238,20 @@ StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const S
   // Parameters are rows of matrices, or separate: see DeviceUpdate.
   const bool has_matrices = !place.is_on_host || place.processes > 1;
   const std::vector<ExchangedParameter> parameters = parameters_of(plan, sizes);
-  const Matrices matrices = has_matrices ? matrices_of(compiled, parameters, place.processes)
+  const Matrices matrices = has_matrices ? matrices_of(compiled, parameters, place)
                                          : Matrices{elements_of(parameters), {}};
   const Elements& elements = matrices.elements;
   const int64_t own = ceil_div(elements.all, int64_t{place.processes});
-  const int64_t own_masters =
-      elements.all - elements.copied + ceil_div(elements.copied, int64_t{place.processes});
+  // Numbers of fp32 weights. In place on the host weights and states are fp32 in any case.
+  int64_t masters = elements.all;
+  if (has_matrices) {
+    masters -= elements.copied;
+    if (has_master_weights(place.optimizer, true))
+      masters += ceil_div(elements.copied, int64_t{place.processes});
+  }
+  int64_t state_bytes = 0;
+  for (const OptimizerState& state : place.optimizer.states)
+    state_bytes += has_matrices ? size_of(state.dtype) : kFloat;
   const ArenaPlan arena = plan_arena(plan, sizes, !has_matrices, matrices.places);
   // On the host a gradient is in the arena, unless microbatches accumulate.
   const auto is_apart = [&](const PlanTensor& t) {
@@ -218,8 +259,9 @@ StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const S
   };
   StepMemory memory;
   const auto add = [&](const char* what, int64_t bytes) { memory.uses.push_back({what, bytes}); };
-  add("weights", kFloat * own_masters + 2 * elements.copied);
-  add("optimizer's state", place.state_bytes * own);
+  add("weights", kFloat * masters + 2 * elements.copied);
+  const bool is_state_elsewhere = !place.is_on_host && place.optimizer.states_on_host;
+  add("optimizer's state", is_state_elsewhere ? 0 : state_bytes * own);
   // Saved tensors share memory with gradients, so gradients need less additional memory.
   add("gradients", arena.lent_bytes + std::min<int64_t>(arena.bytes, 0) +
                        sum_of(plan, sizes, TensorRole::output, is_apart));
@@ -244,7 +286,7 @@ StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, 
 
 FittingStep fitting_step(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
   const int64_t limit = limit_of(settings, backend);
-  require_memory_of_weights(settings, limit);
+  require_memory_of_weights(settings, backend, limit);
   FittingStep found = with_memory(settings, backend, evaluates);
   if (!backend.is_on_host()) require_host_memory(found.step);
   if (found.memory.bytes() <= limit) return found;
@@ -257,31 +299,45 @@ FittingStep fitting_step(const ModelTrainSettings& settings, Backend& backend, b
 std::string what_fits(const ModelTrainSettings& settings, Backend& backend, bool evaluates,
                       int64_t bytes) {
   std::string fits;
+  int64_t least = std::numeric_limits<int64_t>::max();
   const auto try_settings = [&](const ModelTrainSettings& s, const std::string& flags) {
     const int64_t needed = step_memory(s, backend, evaluates).bytes();
+    least = std::min(least, needed);
     if (needed > bytes) return false;
     fits += (fits.empty() ? "" : ", or ") + flags + " (" + bytes_text(static_cast<double>(needed)) +
             ")";
     return true;
   };
-  const auto try_batches = [&](const ModelTrainSettings& from, const std::string& besides) {
+  const auto try_batches = [&](const ModelTrainSettings& from, const std::string& flags) {
     for (int64_t batch = from.batch - 1; batch > 0; --batch) {
       const auto smaller = in_passes_of(from, batch);
-      if (smaller &&
-          try_settings(*smaller, besides + "--batch " + std::to_string(batch) + " --accumulate " +
-                                     std::to_string(smaller->accumulate)))
+      if (smaller && try_settings(*smaller, flags + (flags.empty() ? "" : " ") + "--batch " +
+                                                std::to_string(batch) + " --accumulate " +
+                                                std::to_string(smaller->accumulate)))
         return true;
     }
     return false;
   };
-  bool found = try_batches(settings, "");
-  if (settings.layers_run_again != kAllLayers) {
-    ModelTrainSettings again = settings;
-    again.layers_run_again = kAllLayers;
-    found |= try_settings(again, "--recompute layer") ||
-             (!found && try_batches(again, "--recompute layer "));
+  const std::vector<Saving> savings = savings_of(settings, backend);
+  try_batches(settings, "");
+  for (const Saving& saving : savings) {
+    ModelTrainSettings changed = settings;
+    saving.apply(changed);
+    try_settings(changed, saving.flags);
   }
-  return found ? fits : "no smaller batch: choose a shorter --sequence or a smaller model";
+  // If no change suffices alone: as few as possible together.
+  ModelTrainSettings changed = settings;
+  std::string flags;
+  for (const Saving& saving : savings) {
+    if (!fits.empty()) return fits;
+    saving.apply(changed);
+    flags += (flags.empty() ? "" : " ") + saving.flags;
+    if (!try_settings(changed, flags)) try_batches(changed, flags);
+  }
+  if (!fits.empty()) return fits;
+  return "nothing: no batch and no setting takes less than " +
+         bytes_text(static_cast<double>(least)) +
+         ", so choose a shorter --sequence or a smaller model";
 }
 
 }  // namespace coda

@@ -9,6 +9,7 @@
 #include "train/compared_settings.h"
 #include "train/device_update.h"
 #include "train/host_update.h"
+#include "train/update_programs.h"
 
 namespace coda {
 
@@ -24,7 +25,8 @@ std::unique_ptr<StepUpdate> make_update(Compiled& compiled, const Weights& weigh
   const std::set<std::string> squared =
       world == 1 ? leave_squares(compiled.plan, names) : std::set<std::string>();
   const ExchangePlan exchange =
-      exchange_plan(compiled, exchanged_parameters(weights), world, options.exchange_bytes);
+      exchange_plan(compiled, exchanged_parameters(weights), world, options.exchange_bytes,
+                    has_master_weights(options.optimizer, true));
   if (all != nullptr) all->require_same(compared_settings(exchange));
   return std::make_unique<DeviceUpdate>(backend, weights, options, exchange, squared,
                                         compiled.parameter_copies);

@@ -14,6 +14,7 @@
 #include "coda/step_memory.h"
 #include "train/compared_settings.h"
 #include "train/gradient_session.h"
+#include "train/rounding_noise.h"
 #include "train/step_update.h"
 #include "train/update_programs.h"
 
@@ -35,7 +36,12 @@ void check(const Graph& graph, Value loss, const Weights& weights, const TrainOp
           "a step has at least one pass, not " + std::to_string(options.accumulate));
   require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
                                  std::to_string(options.clip));
-  std::set<std::string_view> names{kMaster, kGradient, kCopy};
+  const auto is_bf16 = [](const WeightTensor& w) { return !w.bf16.empty(); };
+  require(
+      options.optimizer.weights == DType::f32 || std::ranges::any_of(weights, is_bf16),
+      "master weights in bf16 are those of parameters that the plan reads in bf16, and the graph "
+      "has none");
+  std::set<std::string_view> names{kMaster, kGradient, kCopy, kNoise, kNoiseRows};
   for (const OptimizerState& state : options.optimizer.states)
     require(names.insert(state.name).second,
             "the optimizer has two states '" + state.name + "', or that name is reserved");
@@ -173,7 +179,7 @@ void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& op
   const StepPlace place = {
       backend.is_on_host(), options.communicator == nullptr ? 1 : options.communicator->world(),
       workspace ? *workspace : backend.workspace_bytes(compiled.plan, options.sizes),
-      state_bytes(options.optimizer, backend, options.communicator)};
+      options.optimizer};
   const StepMemory memory = step_memory(compiled, options.sizes, place);
   require_free(memory, weights, backend, options);
   try {
@@ -196,7 +202,10 @@ void Trainer::restored() {
           "the state has scales of 8-bit operands, and this trainer has no products in 8 bits");
   if (Communicator* all = impl_->options.communicator) all->require_same(compared_state(*this));
   if (scales != nullptr) scales->restore(eight_bit_scales);
-  for (WeightTensor& w : weights) w.round();
+  for (WeightTensor& w : weights) {
+    w.round();
+    if (!has_master_weights(optimizer(), !w.bf16.empty())) w.widen();
+  }
   impl_->update->upload(weights, states);
   impl_->fetched = [] {};  // the fields are what was uploaded
   // Rank 0 writes checkpoints; other ranks need no copy.

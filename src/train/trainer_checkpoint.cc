@@ -12,11 +12,12 @@
 #include "train/checkpoint.h"
 #include "train/step_update.h"
 #include "train/stored_weights.h"
+#include "train/update_programs.h"
 
 namespace coda {
 namespace {
 
-// Views of the trainer's state on the host.
+// Views of the trainer's state on the host. Weights without fp32 master weights are bf16 only.
 std::vector<CheckpointTensor> state_of(Trainer& trainer) {
   std::vector<CheckpointTensor> tensors;
   for (size_t i = 0; i < trainer.weights.size(); ++i) {
@@ -26,7 +27,7 @@ std::vector<CheckpointTensor> state_of(Trainer& trainer) {
     CheckpointTensor& tensor = tensors.emplace_back();
     tensor.name = w.name;
     tensor.shape = w.shape;
-    tensor.weights = w.values;
+    if (has_master_weights(trainer.optimizer(), !w.bf16.empty())) tensor.weights = w.values;
     tensor.bf16 = w.bf16;
     for (const OptimizerState& its : trainer.optimizer().states)
       tensor.states.emplace_back(its.name, state.find(its.name)->second);
@@ -74,7 +75,10 @@ RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer) {
           printable(checkpoint) + ": its optimizer is " + in_quotes(state.optimizer) +
               ", but this trainer's is " + in_quotes(trainer.optimizer().name) +
               " (resume with the optimizer of the run that saved it)");
-  load_tensors(checkpoint, state_of(trainer));
+  const std::vector<CheckpointTensor> tensors = state_of(trainer);
+  load_tensors(checkpoint, tensors);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].weights.empty()) trainer.weights[i].widen();
   trainer.step_count = state.step;
   trainer.eight_bit_scales = state.eight_bit_scales;
   trainer.restored();

@@ -8,6 +8,7 @@
 #include "program/continued.h"
 #include "program/step_table.h"
 #include "train/optimizer_rows.h"
+#include "train/rounding_noise.h"
 
 namespace coda {
 namespace {
@@ -29,6 +30,7 @@ std::string with_decayed(const std::string& formulas, const std::string& decayed
 }
 
 std::string update_text(const Optimizer& o, const Frame& f) {
+  const bool has_master = has_master_weights(o, f.has_copy);
   const auto line = [](const std::string& text) { return "  " + text + "\n"; };
   const auto load = [&](const std::string& name, const std::string& type) {
     return "tile(" + name + f.shape + type + ")";
@@ -40,21 +42,22 @@ std::string update_text(const Optimizer& o, const Frame& f) {
     const DType stored = f.is_on_host ? DType::f32 : dtype;
     text += line(name + "0 = " + load(name, ":" + std::string(name_of(stored))));
   }
-  text += line("w0 = " + load(kMaster, ""));
+  // On the host every tensor is stored as fp32, and a weight in bf16 too.
+  const std::string weight = has_master || f.is_on_host ? kMaster : kCopy;
+  const std::string bf16 = ":" + std::string(name_of(DType::bf16));
+  text += line("w0 = " + load(weight, weight == kCopy ? bf16 : ""));
   text += with_decayed(o.formulas, f.decayed);
-  if (!f.is_on_host) text += line("w = select(kept, w1, w0)");
-  for (const auto& [name, dtype] : o.states) {
+  const auto new_value = [&](const std::string& name, DType dtype, int tensor) {
     std::string value = name + "1";
-    if (!f.is_on_host) {
-      value = "select(kept, " + value + ", " + name + "0)";
-    } else if (dtype != DType::f32) {
-      value = "as_stored(" + value + ", " + std::string(name_of(dtype)) + ")";
-    }
-    text += line("store(" + name + ", " + value + ")");
-  }
-  const std::string weight = f.is_on_host ? "w1" : "w";
-  text += line("store(" + std::string(kMaster) + ", " + weight + ")");
-  if (f.has_copy) text += line("store(" + std::string(kCopy) + ":bf16, " + weight + ")");
+    if (dtype == DType::bf16) value = rounded_stochastically(value, tensor);
+    return f.is_on_host ? value : "select(kept, " + value + ", " + name + "0)";
+  };
+  int tensor = 0;
+  text += line("w = " + new_value("w", has_master ? DType::f32 : DType::bf16, tensor));
+  for (const auto& [name, dtype] : o.states)
+    text += line("store(" + name + ", " + new_value(name, dtype, ++tensor) + ")");
+  if (weight == kMaster) text += line("store(" + weight + ", w)");
+  if (f.has_copy) text += line("store(" + std::string(kCopy) + bf16 + ", w)");
   return text + "}";
 }
 
@@ -74,6 +77,10 @@ Program with_products_rounded(const Program& program) {
 }
 
 }  // namespace
+
+bool has_master_weights(const Optimizer& optimizer, bool has_copy) {
+  return !has_copy || optimizer.weights == DType::f32;
+}
 
 std::string norm_text(double clip) {
   return R"(
@@ -100,15 +107,17 @@ Program update_on_host(const Optimizer& optimizer, bool has_copy, bool decays) {
                                             .is_on_host = true})));
 }
 
-bool fits_update(const ParameterCopy& copy) {
+bool is_updated_apart(const ParameterCopy& copy, int processes, const Optimizer& optimizer) {
+  if (processes > 1 || has_noise(optimizer)) return false;
   const auto& tensors = copy.program.tensors;
   return std::ranges::find(tensors, copy.parameter, &TensorDecl::name) != tensors.end();
 }
 
-std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes) {
+std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes,
+                                    const Optimizer& optimizer) {
   std::set<std::string> apart;
   for (const ParameterCopy& copy : copies)
-    if (processes == 1 && fits_update(copy)) apart.insert(copy.parameter);
+    if (is_updated_apart(copy, processes, optimizer)) apart.insert(copy.parameter);
   return apart;
 }
 

@@ -49,22 +49,28 @@ inline constexpr const char* kMaster = "master";
 inline constexpr const char* kCopy = "copy";
 inline constexpr const char* kGradient = "gradient";
 
-// Updates all rows of a matrix [R, C]. Some rows have no weight decay.
+// Whether a parameter has master weights: false if its bf16 copy is all that there is of it.
+bool has_master_weights(const Optimizer& optimizer, bool has_copy);
+
+// Updates all rows of a matrix [R, C]. Some rows have no weight decay. An optimizer with noise
+// (rounding_noise.h) needs C = kNoiseColumns.
 std::string update_of_rows(const Optimizer& optimizer, bool has_copy);
 
-// Updates a tensor [R, C] in host memory. States are stored as fp32, rounded to their own types.
+// Updates a tensor [R, C] in host memory. All but the copy is stored as fp32, rounded to its own
+// type.
 // Each product is rounded (as_stored) before it is added, so no backend contracts it into an FMA.
 // The caller does not run the program if a gradient is not finite.
 Program update_on_host(const Optimizer& optimizer, bool has_copy, bool decays);
 
-// Whether one program can update the weight and make the copy. It cannot for a copy with scales of
+// Whether one program updates the weight and makes the copy. It cannot for a copy with scales of
 // blocks of 64 rows, because a tile finds the largest magnitude before it stores the codes and has
 // no registers left for that. It cannot for a copy of some columns of the weight, because such a
-// copy has other tiles.
-bool fits_update(const ParameterCopy& copy);
-// The parameters of the copies for which fits_update is true. Empty for several processes: each
-// process updates only its own rows, and a copy needs all rows.
-std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes);
+// copy has other tiles. It does not for several processes, each of which updates only its own rows,
+// while a copy needs all rows; nor for an optimizer with noise, whose rows have kNoiseColumns.
+bool is_updated_apart(const ParameterCopy& copy, int processes, const Optimizer& optimizer);
+// The parameters of the copies for which is_updated_apart is true.
+std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes,
+                                    const Optimizer& optimizer);
 
 // Updates one weight and makes its copies.
 Program update_with(const ParameterCopy& copy, const WeightTensor& weight,

@@ -73,6 +73,11 @@ void WeightTensor::round() {
   for (size_t i = 0; i < bf16.size(); ++i) bf16[i] = bf16_from_float(values[i]);
 }
 
+void WeightTensor::widen() {
+#pragma omp parallel for schedule(static)
+  for (size_t i = 0; i < bf16.size(); ++i) values[i] = float_from_bf16(bf16[i]);
+}
+
 Weights initial_weights(const Graph& graph, uint64_t seed, double deviation) {
   Weights weights;
   for (int id = 0; id < graph.size(); ++id) {

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "base/stochastic_bf16.h"
 #include "coda/float16.h"
 #include "coda/program_error.h"
 #include "cpu/cpu_backend.h"
@@ -20,6 +21,7 @@
 namespace coda {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 struct Parameter {
@@ -199,7 +201,8 @@ TEST(Optimizer, AdamWHasTheBitsOfAPlainLoop) {
   }
 }
 
-// A state in bf16 is the fp32 state, rounded after the step. The step itself uses it unrounded.
+// A state in bf16 is one of the two bf16 numbers around the fp32 state. The step itself uses the
+// unrounded state. How it is rounded: rounding_noise_test.cc.
 TEST(Optimizer, RoundsStatesBehindTheStep) {
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
   for (const char* name : {"adamw", "sgd", "lion"}) {
@@ -216,8 +219,8 @@ TEST(Optimizer, RoundsStatesBehindTheStep) {
         EXPECT_EQ(rounded[i].weights, exact[i].weights);
         for (size_t k = 0; k < exact[i].states.size(); ++k)
           for (size_t j = 0; j < exact[i].states[k].size(); ++j)
-            ASSERT_EQ(rounded[i].states[k][j],
-                      float_from_bf16(bf16_from_float(exact[i].states[k][j])));
+            ASSERT_THAT(rounded[i].states[k][j], AnyOf(stochastic_bf16(exact[i].states[k][j], 0),
+                                                       stochastic_bf16(exact[i].states[k][j], 1)));
       }
     }
   }
@@ -325,13 +328,7 @@ TEST(Optimizer, RefusesSettingsWithoutMeaning) {
   EXPECT_THAT(message("adamw", {{"adam-eps", -1}}), HasSubstr("adam-eps must be a number from 0"));
   EXPECT_THAT(message("adamw", {{"decay", std::nan("")}}), HasSubstr("decay"));
   EXPECT_THAT(message("adamw", {}, DType::f16), HasSubstr("f32 or bf16, not f16"));
-  EXPECT_EQ(message("adamw", {{"beta2", 0.999}}), "");
-  EXPECT_THAT(message("adamw", {{"beta2", 0.999}}, DType::bf16), HasSubstr("never fade"));
-  // bf16 has 8 significant bits: what loses less than 1/256 is rounded back.
-  for (const char* name : {"beta1", "beta2"}) {
-    EXPECT_EQ(message("adamw", {{name, 1 - 1.0 / 256}}, DType::bf16), "");
-    EXPECT_THAT(message("adamw", {{name, 1 - 0.99 / 256}}, DType::bf16), HasSubstr("never fade"));
-  }
+  EXPECT_EQ(message("adamw", {{"beta2", 0.999}}, DType::bf16), "");
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
   TensorUpdate update(make_optimizer("adamw"), *cpu);
   for (const double rate : {-0.1, std::nan("")})

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint has the whole state of a trainer: 2k steps give the same bits as k steps, the files
 // of a checkpoint, and k steps of another trainer. Between two steps a trainer holds the weights
-// (fp32, and bf16 copies made of them), the optimizer's states, the number of steps done (which
-// decides the rate, the bias correction and the data) and the scales of 8-bit operands. The scale
-// of the loss is a constant, and models with dropout are refused.
+// (fp32 and bf16 copies made of them, or bf16 alone), the optimizer's states, the number of steps
+// done (which decides the rate, the bias correction and the data) and the scales of 8-bit operands.
+// The scale of the loss is a constant, and models with dropout are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,6 +110,12 @@ void in_eight_bits(ModelTrainSettings& s, EightBits recipe) {
   s.eight_bits = recipe;
 }
 
+void all_in_bf16(ModelTrainSettings& s) {
+  s.storage = DType::bf16;
+  s.optimizer = make_optimizer("adamw", {}, DType::bf16);
+  s.optimizer.weights = DType::bf16;
+}
+
 std::vector<Kind> kinds() {
   using S = ModelTrainSettings;
   std::vector<Kind> all{
@@ -119,6 +125,15 @@ std::vector<Kind> kinds() {
        [](S& s) {
          s.storage = DType::bf16;
          s.optimizer = make_optimizer("adamw", {}, DType::bf16);
+       },
+       0, true},
+      {"bf16 weights and moments", [](S& s) { all_in_bf16(s); }},
+      {"bf16 weights and moments, far", [](S& s) { all_in_bf16(s); }, 0, true},
+      {"bf16 weights and moments, two processes", [](S& s) { all_in_bf16(s); }, 2},
+      {"fp8, bf16 weights and moments, far",
+       [](S& s) {
+         all_in_bf16(s);
+         in_eight_bits(s, EightBits::fp8);
        },
        0, true},
       {"fp8", [](S& s) { in_eight_bits(s, EightBits::fp8); }},

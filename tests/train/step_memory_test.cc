@@ -75,8 +75,10 @@ TEST(StepMemory, IsWhatATrainerAllocatesInABackendsMemory) {
         settings.storage = storage;
         settings.accumulate = accumulate;
         settings.objective = objective;
-        settings.optimizer =
-            make_optimizer("adamw", {}, objective == Objective::speed ? DType::bf16 : DType::f32);
+        const DType state = objective == Objective::speed ? DType::bf16 : DType::f32;
+        settings.optimizer = make_optimizer("adamw", {}, state);
+        if (storage == DType::bf16) settings.optimizer.weights = state;
+        settings.optimizer.states_on_host = accumulate == 2;
         CountingBackend backend;
         const StepMemory memory = step_memory(settings, backend, false);
         EXPECT_EQ(backend.allocated, 0);
@@ -107,16 +109,19 @@ TEST(StepMemory, GradientsShareMemoryWithWhatIsSaved) {
 TEST(StepMemory, OfSeveralProcessesIsWhatEachAllocates) {
   const Tokens text = counting_text(500);
   in_threads(3, [&](Communicator& communicator) {
-    ModelTrainSettings settings = tiny_settings();
-    settings.batch = 3;
-    settings.storage = DType::bf16;
-    settings.communicator = &communicator;
-    CountingBackend backend;
-    const StepMemory memory = step_memory(settings, backend, false);
-    const ModelTrainer trainer(settings, text, backend);
-    EXPECT_NEAR(static_cast<double>(memory.bytes()), static_cast<double>(backend.allocated),
-                96 * 1024)
-        << memory.text();
+    for (const DType master_weights : {DType::f32, DType::bf16}) {
+      ModelTrainSettings settings = tiny_settings();
+      settings.batch = 3;
+      settings.storage = DType::bf16;
+      settings.optimizer.weights = master_weights;
+      settings.communicator = &communicator;
+      CountingBackend backend;
+      const StepMemory memory = step_memory(settings, backend, false);
+      const ModelTrainer trainer(settings, text, backend);
+      EXPECT_NEAR(static_cast<double>(memory.bytes()), static_cast<double>(backend.allocated),
+                  96 * 1024)
+          << memory.text();
+    }
   });
 }
 
@@ -190,7 +195,8 @@ TEST(StepMemory, WhereNothingFitsTheMessageSaysSo) {
   settings.batch = settings.accumulate = 1;
   const int64_t needed = step_memory(settings, backend, false).bytes();
   EXPECT_THAT(what_fits(settings, backend, false, needed / 2),
-              AllOf(HasSubstr("no smaller batch"), HasSubstr("--sequence")));
+              AllOf(HasSubstr("nothing: no batch and no setting takes less than"),
+                    HasSubstr("--sequence")));
   settings.memory_limit = 1000;  // not even the weights: nothing is planned
   const int plans = backend.plans;
   EXPECT_THAT(refusal([&] { require_memory(settings, backend, false); }),
@@ -233,6 +239,44 @@ TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
   settings.memory_limit = step_memory(settings, backend, false).bytes() - 1;
   EXPECT_THAT(refusal([&] { require_memory(settings, backend, false); }),
               HasSubstr("what fits: --recompute layer ("));
+}
+
+// A GPU's settings, alone where one suffices, else as few as possible together.
+TEST(StepMemory, TheSettingsOfTheOptimizerAreNamedWhereTheyFit) {
+  ModelTrainSettings settings = tiny_settings();
+  std::get<LlamaConfig>(settings.model).hidden = 256;
+  std::get<LlamaConfig>(settings.model).mlp = 2048;
+  std::get<LlamaConfig>(settings.model).layers = 1;
+  settings.storage = DType::bf16;
+  settings.batch = 1;
+  CountingBackend backend;
+  const auto bytes_of = [&](const auto& change) {
+    ModelTrainSettings changed = settings;
+    change(changed);
+    return step_memory(changed, backend, false).bytes();
+  };
+  const auto fit = [&](int64_t bytes) { return what_fits(settings, backend, false, bytes); };
+  const auto in_bf16 = [](ModelTrainSettings& s) {
+    for (OptimizerState& state : s.optimizer.states) state.dtype = DType::bf16;
+  };
+  // Norms have no other weights than in fp32, but moments in bf16.
+  const int64_t moments_bytes = bytes_of(in_bf16);
+  EXPECT_THAT(fit(moments_bytes + moments_bytes / 100),
+              AllOf(HasSubstr("--moments bf16 ("), HasSubstr("or --master-weights bf16 ("),
+                    HasSubstr("or --moments-on-host (")));
+  settings.optimizer.states_on_host = true;
+  EXPECT_THAT(fit(bytes_of([](ModelTrainSettings&) {}) - 1),
+              AllOf(HasSubstr("--master-weights bf16"), Not(HasSubstr("--moments-on-host"))));
+  const int64_t all = bytes_of([](ModelTrainSettings& s) { s.optimizer.weights = DType::bf16; });
+  settings.optimizer.states_on_host = false;
+  EXPECT_THAT(fit(all), testing::StartsWith("--recompute layer --moments bf16 --master-weights "
+                                            "bf16 --moments-on-host ("));
+  EXPECT_THAT(fit(all / 2), HasSubstr("nothing"));
+
+  const auto cpu = cpu::make_cpu_backend({.threads = 1});  // its states stay where they are
+  const int64_t on_cpu = step_memory(settings, *cpu, false).bytes();
+  EXPECT_THAT(what_fits(settings, *cpu, false, on_cpu - 1),
+              AllOf(Not(HasSubstr("--moments")), Not(HasSubstr("--master-weights"))));
 }
 
 // Each process has its part of the optimizer's state and of the master weights, and a bf16 copy of
