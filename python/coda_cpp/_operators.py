@@ -23,7 +23,7 @@ from coda_cpp import _core, _precompile, _tensors
 from coda_cpp._calls import (
     TORCH_DTYPES, Backward, Bounded, Forward, facts, gradient_names, gradient_shapes, result_shapes)
 from coda_cpp._core import Error
-from coda_cpp.function import Function, Input, Output
+from coda_cpp.function import EIGHT_BITS, ONLY_LOSSES, Function, Input, Output
 from coda_cpp.session import gpu_of
 
 _LIBRARY = torch.library.Library("coda_cpp", "DEF")
@@ -234,10 +234,16 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
     """The operator with its derived backward. `known` is the call for plain tensors, `below` the
     implementation below autograd for other tensors. torch.library.register_autograd would do the
     same, but it flattens the arguments at every call and uses the dispatcher again, which takes 100
-    us more."""
+    us more.
+
+    With ONLY_LOSSES, the inputs are saved too. If a result that is not a number has an upstream
+    gradient nevertheless, the backward recomputes the forward, and later forwards expect it."""
+    with_others: set[str] = set()  # texts of the functions where this happened
 
     def forward(ctx: Any, keyset: Any, spec: str, numbers: list[float], needs: int,
                 *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if spec in with_others:
+            needs &= ~ONLY_LOSSES
         if is_plain(keyset):
             call = known(tensors, spec, numbers, needs)
             function, ctx.key, made = call.function, call.key, call.run(tensors)
@@ -252,33 +258,56 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
             count = len(function.outputs)
             phases = function.phases(needs)
             inputs = len(function.inputs)
-            ctx.save_for_backward(*[tensors[i] if i < inputs else made[i - inputs]
-                                    for i in phases.kept])
+            kept = [tensors[i] if i < inputs else made[i - inputs] for i in phases.kept]
+            if needs & ONLY_LOSSES:  # an input that was rounded from a given tensor is rounded anew
+                kept += [tensors[place] for place in function.gradient_places]
+                ctx.spec, ctx.numbers = spec, numbers
+            ctx.save_for_backward(*kept)
             ctx.outputs = [tensor.shape for tensor in made[:count]]
             ctx.mark_non_differentiable(
                 *[t for o, t in zip(function.outputs, made) if not o.differentiable],
                 *made[count:])
         return tuple(made)
 
+    def recomputed(ctx: Any, tensors: Sequence[torch.Tensor], needs: int) -> list[torch.Tensor]:
+        """What the backward for `needs` takes of the forward. `tensors`: for each input, the tensor
+        that gets its gradient."""
+        function = ctx.function
+        rounded = [i for i, place in enumerate(function.gradient_places) if place != i]
+        inputs = list(tensors)
+        for i in rounded:
+            inputs[i] = tensors[i].to(TORCH_DTYPES[function.inputs[i].dtype])
+        given = [*inputs, *(tensors[i] for i in rounded)]
+        made = operator.forward(given, ctx.spec, ctx.numbers, needs)
+        return [[*inputs, *made][i] for i in function.phases(needs).kept]
+
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple:
         if not ctx.needs:
             raise Error(f"{operator.name}: called with needs=0: nothing was saved for a backward")
-        function = ctx.function
+        function, needs = ctx.function, ctx.needs
         given = list(ctx.saved_tensors)
         results: list[torch.Tensor | None] = [None] * len(ctx.shapes)
         like = next((g for g in gradients[:len(function.outputs)] if g is not None), None)
         if like is None:
             return None, None, None, None, *results
-        for i in function.phases(ctx.needs).upstream:
+        if needs & ONLY_LOSSES:
+            kept = len(function.phases(needs).kept)
+            given, tensors = given[:kept], given[kept:]
+            if any(gradient is not None and not is_seeded
+                   for gradient, is_seeded in zip(gradients, function.seeded(needs))):
+                with_others.add(ctx.spec)
+                needs &= ~(ONLY_LOSSES | EIGHT_BITS)
+                given = recomputed(ctx, tensors, needs)
+        for i in function.phases(needs).upstream:
             gradient = gradients[i]
             if gradient is None:
                 gradient = like.new_zeros(
                     ctx.outputs[i], dtype=TORCH_DTYPES[function.outputs[i].dtype])
             given.append(gradient)
-        made = iter(operator.backward(given, ctx.key, ctx.needs))
+        made = iter(operator.backward(given, ctx.key, needs))
         for i, place in enumerate(function.gradient_places):
-            if ctx.needs >> i & 1:
+            if needs >> i & 1:
                 gradient, shape = next(made), ctx.shapes[place]
                 results[place] = gradient if gradient.shape == shape else gradient.reshape(shape)
         return None, None, None, None, *results

@@ -25,7 +25,9 @@ from coda_cpp.session import Runners, TensorFacts, size_of
 
 _NOMINAL = 4096  # the default value of a symbol when costs are compared
 _PLAIN_RATE = 4e11  # operations a second of an H200's GEMMs in fp32; PyTorch's have 1e13 and more
-EIGHT_BITS = 1 << 62  # a flag in the bit mask of inputs that need gradients
+# Flags in the bit mask of inputs that need gradients.
+EIGHT_BITS = 1 << 62  # products are in 8 bits
+ONLY_LOSSES = 1 << 61  # only results that are numbers have upstream gradients: see Function.seeded
 _ROWS = 16  # sizes of 8-bit operands must be multiples of this
 
 
@@ -52,6 +54,10 @@ class Output(_Named):
     """A result of a call."""
 
     of_no_rows: float = 0  # the value if there are no rows
+
+    @property
+    def is_number(self) -> bool:
+        return self.terms == ((1, {}), (1, {}))
 
 
 @dataclasses.dataclass
@@ -136,18 +142,23 @@ class Function:
         return needs | EIGHT_BITS if fits else needs
 
     def phases(self, needs: int) -> Phases:
-        """The compiled function. Bit i of `needs` is set if input i needs a gradient; EIGHT_BITS is
-        set if products are in 8 bits."""
+        """The compiled function. Bit i of `needs` is set if input i needs a gradient; EIGHT_BITS
+        and ONLY_LOSSES may be set."""
         with self._lock:
             if needs not in self._phases:
                 self._phases[needs] = self._compile(needs)
             return self._phases[needs]
 
-    def _seeds(self) -> list[tuple[_core.Value, _core.Value]]:
-        """The differentiable results and their upstream gradients."""
+    def seeded(self, needs: int) -> list[bool]:
+        """For each result, whether the backward takes its upstream gradient."""
+        return [output.differentiable and (not needs & ONLY_LOSSES or output.is_number)
+                for output in self.outputs]
+
+    def _seeds(self, needs: int) -> list[tuple[_core.Value, _core.Value]]:
+        """The results with upstream gradients, and these gradients."""
         seeds = []
-        for output in self.outputs:
-            if output.differentiable:
+        for output, is_seeded in zip(self.outputs, self.seeded(needs)):
+            if is_seeded:
                 if output.name not in self._upstream:
                     self._upstream[output.name] = self.graph.input(
                         f"grad_of_{output.name}", output.value.shape, output.dtype)
@@ -160,7 +171,7 @@ class Function:
                 for i, given in enumerate(self.inputs) if needs >> i & 1]
 
     def _plan(self, needs: int, fuse: bool = True) -> tuple[_core.Plan, list[float]]:
-        seeds, gradients = (self._seeds(), self._gradients(needs)) if needs else ([], [])
+        seeds, gradients = (self._seeds(needs), self._gradients(needs)) if needs else ([], [])
         outputs = [(output.name, output.value) for output in self.outputs]
         if needs & EIGHT_BITS and fuse:
             return _core.compile_in_eight_bits(
@@ -199,7 +210,7 @@ class Function:
 
         The upstream gradients are ordinary inputs of this plan, which differentiates the sum of the
         results, each times its upstream gradient."""
-        seeds = self._seeds()
+        seeds = self._seeds(needs)
         if (not self._chunk_rows or self._objective != "memory" or needs & EIGHT_BITS
                 or not any(_is_whole(note) and "waits" in note for note in plan.notes)
                 or any(value.shape[1] != 1 for value, _ in seeds)):

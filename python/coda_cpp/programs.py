@@ -261,15 +261,16 @@ class GraphFunction:
         other._register()
         return other
 
-    def __call__(self, *tensors: torch.Tensor) -> Any:
-        """Raises Error for tensors that do not fit, naming the argument."""
+    def __call__(self, *tensors: torch.Tensor, flags: int = 0) -> Any:
+        """Raises Error for tensors that do not fit, naming the argument. `flags`: of function.py,
+        for a call with gradients."""
         given = self.function.given
         if len(tensors) != len(given):
             raise Error(f"{self.function.name}: takes {len(given)} tensors, but {len(tensors)} "
                         "were given")
         require_tensors(self.function.name, [tensor.name for tensor in given], tensors)
         needs = _needs([tensors[place] for place in self.function.gradient_places])
-        needs = self.function.with_products(needs, tensors)
+        needs = self.function.with_products(needs, tensors) | (flags if needs else 0)
         made = GRAPH.forward(list(tensors), self.spec, [], needs)[:len(self.function.outputs)]
         return made[0] if len(made) == 1 else tuple(made)
 

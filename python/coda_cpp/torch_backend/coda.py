@@ -25,8 +25,10 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
+from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.torch_backend import (
-    attention, equal_layers, floats, higher_order, linears, measure, options as choices)
+    attention, equal_layers, floats, higher_order, last_region, linears, measure,
+    options as choices)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -91,8 +93,11 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 operands = floats.with_tensors(part, node)
                 region, rounded = as_region(part, operands, is_gpu, narrowed, options.products,
                                             options.objective)
+                if facts is None:
+                    last_region.mark(node, region)
                 taken = Taken(node.target, what, region)
-                if options.cost_model == "measure" and taken.gains:
+                if (options.cost_model == "measure" and taken.gains
+                        and not region.needs & ONLY_LOSSES):  # that is not called by compiled code
                     taken.measured = measure.measured(
                         part, region, _compiler(options.inner, False),
                         repr((options.inner, options.products, options.objective)))
@@ -268,13 +273,15 @@ def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> 
             stack.enter_context(torch.autocast(device, enabled=False))
         if not inline(fused):
             stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
-        shared = None
+        shared = None  # the parts of the graph, if it can be cut
         try:
             shared = equal_layers.compiled(fused, inner)
         except RestartAnalysis:
             raise
         except Exception as why:  # noqa: BLE001 (then equal layers are compiled one by one)
             _LOG.info("coda: equal layers are not shared: %s: %s", type(why).__name__, why)
+        if shared is None:
+            last_region.unmark(fused)
         return shared or inner(fused, inputs)
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Equal layers are handed to the inner compiler once. The graph is cut in front of each region and
 each block of checkpointing. Parts that differ only in which tensors they read share one compiled
-callable, so the inner compiler's time grows with the number of distinct parts, not of layers.
+callable, so the inner compiler's time grows with the number of distinct parts, not of layers. A
+last part may be called eagerly: see last_region.
 
 PyTorch's own nested compile regions (invoke_subgraph) are not used: AOTAutograd and Inductor take
 as long for such a call as for the twenty operations of a layer.
@@ -22,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from coda_cpp.programs import GRAPH
-from coda_cpp.torch_backend import higher_order
+from coda_cpp.torch_backend import higher_order, last_region
 from coda_cpp.torch_backend.graph_edits import replace
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.replace import Region
@@ -39,11 +40,12 @@ class _Part:
     read: list[fx.Node]
     made: list[fx.Node]
     text: str  # all that its operations depend on, but for the tensors that it reads
+    is_eager: bool = False
 
 
 def compiled(module: fx.GraphModule, inner: Callable) -> Callable | None:
     """The module, of which each distinct part was compiled by `inner` once. None: its graph has
-    fewer than LEAST equal parts, or cannot be cut."""
+    fewer than LEAST equal parts and no last region, or cannot be cut."""
     outer = TracingContext.try_get()
     if not _may_be_cut(module.graph) or outer is not None and outer.fakify_first_call:
         return None  # the latter: DistributedDataParallel cuts the graph, and asks each piece
@@ -65,7 +67,9 @@ def compiled(module: fx.GraphModule, inner: Callable) -> Callable | None:
             context = TracingContext(fake_mode)
             context.fakify_first_call = True
             with tracing(context):
-                call = inner(_module(module, part), given)
+                call = _module(module, part)
+                if not part.is_eager:
+                    call = inner(call, given)
                 with fake_mode:
                     found[key] = call, list(call(*given))
             context.fakify_first_call = False
@@ -99,17 +103,18 @@ def _drop_repeated(graph: fx.Graph) -> None:
 
 
 def _parts(module: fx.GraphModule) -> list[_Part]:
-    """In their order; none: fewer than LEAST of them are equal."""
+    """In their order; none: there is no last region, and fewer than LEAST of them are equal."""
     groups: list[list[fx.Node]] = [[]]
+    last = last_region.nodes_of(module)
     for node in module.graph.nodes:
-        if _is_own(node) or node.op in ("placeholder", "output"):
+        if _is_own(node) or node.op in ("placeholder", "output") or node in last:
             continue
         if _is_first(node, module):
             groups.append([])
         groups[-1].append(node)
     whole = [_part(module, group) for group in groups if group]
     counts = Counter(part.text for part in whole)
-    if max(counts.values(), default=0) < LEAST:
+    if max(counts.values(), default=0) < LEAST and not last:
         return []
     joined: list[_Part] = []
     rest: list[fx.Node] = []
@@ -120,6 +125,8 @@ def _parts(module: fx.GraphModule) -> list[_Part]:
             rest = []
         else:
             rest += part.nodes
+    if last:
+        joined.append(dataclasses.replace(_part(module, last), is_eager=True))
     are_tensors = all(isinstance(node.meta.get("val"), torch.Tensor)
                       for part in joined for node in part.made)
     return joined if are_tensors and all(part.made for part in joined) else []

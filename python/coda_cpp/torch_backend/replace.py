@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from coda_cpp import _tensors
+from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.programs import GraphFunction
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.graph_edits import insert
@@ -86,10 +87,16 @@ class Region(torch.nn.Module):
         self.operands = operands
         self.operations: fx.Graph | None = None  # traced by inline
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether the region reads a column's index for each row, as a loss does."""
+        return any(source.form == "index" for _, source in self._sources)
+
     def key(self) -> str:
         """Everything on which the operations depend within one graph, except the use of the called
         function."""
-        return repr((self.function.kind, self._count, self._whole, self._behind, self._compared,
+        return repr((self.function.kind, self.needs, self._count, self._whole, self._behind,
+                     self._compared,
                      [(i, vars(source)) for i, source in self._sources],
                      [vars(result) for result in self.results],
                      [(value.shape, value.stride(), value.device, *others)
@@ -105,7 +112,7 @@ class Region(torch.nn.Module):
                 for i, source in self._sources]
         behind = [tensor.t() if is_turned else tensor
                   for is_turned, tensor in zip(self._behind, tensors[self._count:], strict=True)]
-        made = self.function(*read, *behind)
+        made = self.function(*read, *behind, flags=self.needs & ONLY_LOSSES)
         made = made if isinstance(made, tuple) else (made,)
         results = [result.shaped(tensor, tensors) for result, tensor in zip(self.results, made)]
         return results[0] if len(results) == 1 else tuple(results)
@@ -251,6 +258,7 @@ def widen(graph: fx.Graph, narrowed: Mapping[fx.Node, torch.dtype],
         if readers:
             with graph.inserting_after(node):
                 wide = graph.call_function(torch.ops.aten.to.dtype, (node, torch.float32))
+                wide.meta.update(node.meta)
             for reader in readers:
                 reader.replace_input_with(node, wide)
 

@@ -5,7 +5,6 @@ with the reasons and remedies."""
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable, Sequence
 
 from coda_cpp._core import Plan
@@ -45,7 +44,7 @@ class Taken:
     region: Region
     measured: tuple[float, float] | None = None
 
-    @functools.cached_property
+    @property
     def costs(self) -> tuple[tuple, tuple]:
         return self.region.function.function.costs(self.region.needs)
 
