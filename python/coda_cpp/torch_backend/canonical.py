@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend import mask_proof
 from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import LINEAR, value_of
 
@@ -92,6 +93,23 @@ def rewrite(graph: fx.Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if not node.users and (node.target in _OF_WEIGHTS or node.target in _EXPANDS):
             graph.erase_node(node)
+
+
+def merge_conversions(graph: fx.Graph) -> None:
+    """Equal conversions of one tensor become one, as of PEFT's adapters, each of which converts the
+    input that it shares with others: a region then returns the tensor once. Their gradients are
+    summed in the wider type."""
+    written = mask_proof.written(graph)
+    known: dict[Any, fx.Node] = {}
+    for node in graph.find_nodes(op="call_function", target=_aten.to.dtype):
+        key = (*node.args, *node.kwargs.items())
+        is_returned = any(user.op == "output" for user in node.users)  # in memory of its own
+        if is_returned or node in written or node.args[0] in written:
+            continue
+        if key in known:
+            replace(node, known[key])
+        else:
+            known[key] = node
 
 
 def _is_conversion(node: fx.Node) -> bool:

@@ -57,6 +57,7 @@ class Normal:
         written = writes.Writes(graph, self.calls)
         self.had_autocast = autocast.write_out(graph, inputs, written.is_kept)
         canonical.rewrite(graph)
+        canonical.merge_conversions(graph)
         row_order.rewrite(graph)
         loss_forms.rewrite(graph)
         self.masks = attention.Masks(graph)

@@ -23,16 +23,17 @@ from coda_cpp.torch_backend.values import Source, permuted
 
 
 class Result:
-    """How a result of a function becomes the tensor that PyTorch's graph expects. If `dtype` is
-    None, the type is the stored one. A size is a number or, if symbolic, an input and its
-    dimension."""
+    """How the function's result number `place` becomes the tensor that PyTorch's graph expects. If
+    `dtype` is None, the type is the stored one. A size is a number or, if symbolic, an input and
+    its dimension."""
 
-    def __init__(self, node: fx.Node, inputs: Sequence[fx.Node], dtype: torch.dtype | None) -> None:
+    def __init__(self, node: fx.Node, inputs: Sequence[fx.Node], dtype: torch.dtype | None,
+                 place: int) -> None:
         layout, shape = layouts.or_plain(node), value_of(node).shape
         order = [i for kind in "rc1" for i, letter in enumerate(layout) if letter == kind]
         self._sizes = _dims([shape[i] for i in order], inputs)
         self._back = [order.index(i) for i in range(len(order))]
-        self._dtype = dtype
+        self._dtype, self.place = dtype, place
         self._is_constant = not node.meta.get(NEEDS) and any(
             given.meta.get(NEEDS) for given in inputs)
 
@@ -114,7 +115,7 @@ class Region(torch.nn.Module):
                   for is_turned, tensor in zip(self._behind, tensors[self._count:], strict=True)]
         made = self.function(*read, *behind, flags=self.needs & ONLY_LOSSES)
         made = made if isinstance(made, tuple) else (made,)
-        results = [result.shaped(tensor, tensors) for result, tensor in zip(self.results, made)]
+        results = [result.shaped(made[result.place], tensors) for result in self.results]
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -180,6 +181,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     returned = nodes[-1].args[0]
     returned = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     outputs, results = {}, []
+    places: dict[fx.Node, int] = {}  # views of one value are one result
     for node in returned:
         if node not in region.known:
             raise NotUnderstood("it returns what it was given")
@@ -189,8 +191,9 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
         if is_narrow and (narrowed is None or known.dtype != torch.float32):
             raise NotUnderstood(
                 f"a result of {known.dtype} leaves products of {region.storage}")
-        outputs[f"out{len(outputs)}"] = known.value
-        results.append(Result(node, placeholders, None if is_narrow else made.dtype))
+        place = places.setdefault(_viewed(node), len(places))
+        outputs.setdefault(f"out{place}", known.value)
+        results.append(Result(node, placeholders, None if is_narrow else made.dtype, place))
     if {node for node, _ in region.inputs} != {node for node in placeholders if _is_tensor(node)}:
         raise NotUnderstood("it does not read all that it is given")
     nominal = {"M": hint(region.rows)}
@@ -222,6 +225,13 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
                   needs, len(inputs), are_turned, operands, compared,
                   {sources[i][0] for i in rounded}), behind
+
+
+def _viewed(node: fx.Node) -> fx.Node:
+    """The tensor of which the node is a view."""
+    while node.target in layouts.VIEWS or node.target in layouts.TURNS:
+        node = node.args[0]
+    return node
 
 
 def _with_gradients(results: Sequence[fx.Node]) -> set[fx.Node]:
