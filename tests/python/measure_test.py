@@ -38,7 +38,9 @@ class Measure(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         for patched in (patch.dict(os.environ, CODA_CACHE_DIR=folder.name),
                         patch.object(Taken, "gains", self._gains(Taken.gains)),
-                        patch.object(measure, "_known", {}), patch.object(measure, "_spent", 0.0)):
+                        patch.object(measure, "_known", {}), patch.object(measure, "_spent", 0.0),
+                        patch.object(measure, "_longest", 0.0),
+                        patch.object(measure, "SECONDS", 1e3)):  # for a busy machine
             patched.start()
             self.addCleanup(patched.stop)
 
@@ -103,6 +105,19 @@ class Measure(unittest.TestCase):
         with patch.object(measure, "_random", side_effect=RuntimeError("out of memory")):
             report = self._compiled()
         self.assertEqual([region.measured for region in report.taken], [None] * 3)
+
+    def test_no_measurement_begins_that_would_exceed_the_time_and_the_next_process_goes_on(self):
+        seconds = iter((0.0, 6.0, 7.0, 8.0))  # one takes 6 s, so another would end behind 10
+        with patch.object(measure, "SECONDS", 10.0), patch.object(
+                measure, "_measure", return_value=(1e-3, 2e-3)) as timed, patch.object(
+                measure.time, "perf_counter", side_effect=lambda: next(seconds)):
+            self._compiled()
+            self.assertEqual(timed.call_count, 1)
+            measure._known.clear()  # as in another process
+            measure._spent = measure._longest = 0.0
+            report = self._compiled()
+            self.assertEqual(timed.call_count, 2)
+        self.assertEqual([region.measured for region in report.taken], [(1e-3, 2e-3)] * 3)
 
     def test_a_damaged_file_is_measured_anew(self):
         self._compiled()

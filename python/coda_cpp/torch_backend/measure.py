@@ -3,8 +3,11 @@
 
 A region runs on random tensors of the sizes that come, forward and backward: fused, and as the
 inner compiler makes it of PyTorch's operations. Both times are stored in the cache folder, so that
-a region is timed once on a machine. No measurement begins after SECONDS of a process; then the
-prediction decides. Values do not matter to the time, except indices, which are all 0.
+a region is timed once on a machine. A process measures for SECONDS at most: no measurement begins
+that would end later if it took as long as the longest one before. Then the prediction decides, and
+the next process measures further regions. Nearly all of the time is the inner compiler's, so
+coda-cpp's region is called eagerly. Values do not matter to the time, except indices, which are all
+0.
 
 On a GPU only the GPU's time is measured, because in a training step the host runs ahead. So the GPU
 first waits until the host has started all runs.
@@ -38,7 +41,7 @@ _CYCLES = 2e9  # of a GPU in a second, at most
 
 _LOG = logging.getLogger("coda_cpp")
 _known: dict[str, tuple[float, float] | None] = {}
-_spent = 0.0
+_spent = _longest = 0.0  # seconds
 
 
 def measured(part: fx.GraphModule, region: Region, compiler: Callable, options: str
@@ -46,11 +49,11 @@ def measured(part: fx.GraphModule, region: Region, compiler: Callable, options: 
     """Seconds of a call, forward and backward, of the region and of the part's operations compiled
     by `compiler`. None: there was no time or no memory left to measure. `options`: all else that
     the times depend on."""
-    global _spent
+    global _longest, _spent
     key = _key(part, region, options)
     if key not in _known:
         _known[key] = _stored(key)
-        if _known[key] is None and _spent < SECONDS:
+        if _known[key] is None and _spent + _longest < SECONDS:
             begin = time.perf_counter()
             try:
                 _known[key] = _measure(part, region, compiler)
@@ -58,7 +61,8 @@ def measured(part: fx.GraphModule, region: Region, compiler: Callable, options: 
                 _LOG.info("coda: a region could not be timed: %s: %s", type(why).__name__, why)
             else:
                 _store(key, _known[key])
-            _spent += time.perf_counter() - begin
+            seconds = time.perf_counter() - begin
+            _spent, _longest = _spent + seconds, max(_longest, seconds)
     return _known[key]
 
 
@@ -111,14 +115,11 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable) -> tuple[
         stack.enter_context(functorch_config.patch(
             enable_autograd_cache=False, force_non_lazy_backward_lowering=True))
         given = [_random(*operand) for operand in region.operands]
-        count = len(part.graph.find_nodes(op="placeholder"))
-        results = part.graph.output_node().args[0]
-        made = len(results) if isinstance(results, (tuple, list)) else 0
-        times = [_seconds(compiler(_calling(module, len(given), used, made), given), given)
-                 for module, used in ((region, len(given)), (part, count))]
+        times = _seconds(_eagerly(region), given), _seconds(
+            compiler(_calling(part, len(given)), given), given)
     if gpus:
         torch.cuda.empty_cache()
-    return times[0], times[1]
+    return times
 
 
 def _random(value: Any, dtype: Any, needs: bool) -> Any:
@@ -132,15 +133,26 @@ def _random(value: Any, dtype: Any, needs: bool) -> Any:
     return made.zero_()
 
 
-def _calling(module: torch.nn.Module, count: int, used: int, made: int) -> fx.GraphModule:
-    """A module of `count` inputs that calls the module with the first `used`. `made`: the number of
-    its results; 0: one that is no tuple."""
+def _eagerly(region: Region) -> Callable:
+    def call(*given: Any) -> Sequence[Any]:
+        made = region(*given)
+        return made if isinstance(made, tuple) else (made,)
+
+    return call
+
+
+def _calling(part: fx.GraphModule, count: int) -> fx.GraphModule:
+    """A module of `count` inputs that calls the part with the first of them, as many as it takes,
+    and returns a tuple."""
     graph = fx.Graph()
     given = [graph.placeholder(f"given_{i}") for i in range(count)]
-    call = graph.call_module("called", tuple(given[:used]))
-    results = [graph.call_function(operator.getitem, (call, i)) for i in range(made)] or [call]
-    graph.output(tuple(results))
-    return fx.GraphModule({"called": module}, graph)
+    call = graph.call_module("called", tuple(
+        given[:len(part.graph.find_nodes(op="placeholder"))]))
+    results = part.graph.output_node().args[0]
+    is_tuple = isinstance(results, (tuple, list))
+    graph.output(tuple(graph.call_function(operator.getitem, (call, i))
+                       for i in range(len(results))) if is_tuple else (call,))
+    return fx.GraphModule({"called": part}, graph)
 
 
 def _seconds(call: Callable, given: Sequence[Any]) -> float:
