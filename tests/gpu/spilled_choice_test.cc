@@ -21,6 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // Two multiples of a gradient in fp32, with scales of rows and columns: by the model 192x128 is the
 // best, whose 192 accumulators leave no room for the scales and for the addresses of both.
@@ -120,6 +121,28 @@ TEST(SpilledChoice, WhatIsCompiledForOtherSizesIsFoundAndNothingElse) {
   EXPECT_EQ(found(many, of_few), of_few);
   EXPECT_EQ(found(many, of_many), of_many);
   EXPECT_EQ(found(many, "another kernel"), "");
+
+  // Names tell which ways have this source, whatever the sizes, so that nothing else is emitted.
+  const auto names_of = [&](const GemmProgram& program) {
+    const PlannedKernel kernel = program.planned(0);
+    std::set<std::string> names;
+    for (size_t way = 0; way < kernel.ways + kernel.more_ways; ++way)
+      if (kernel.emit(way).source == of_many) names.insert(kernel.name(way));
+    return names;
+  };
+  const std::set<std::string> names = names_of(many);
+  EXPECT_THAT(names, Not(IsEmpty()));
+  EXPECT_EQ(names_of(few), names);
+  int others = 0;
+  const auto is_it = [&](const std::string& source) {
+    others += source == of_many ? 0 : 1;
+    return source == of_many;
+  };
+  const auto may_be = [&](const std::string& name) { return names.contains(name); };
+  const auto launch = first_ready(few.planned(0), is_it, may_be);
+  ASSERT_TRUE(launch);
+  EXPECT_EQ(launch->source, of_many);
+  EXPECT_EQ(others, 0);
 }
 
 // The compiler itself, for seconds: a kernel that spills and one in its place are compiled. A

@@ -71,7 +71,12 @@ PlannedKernel GemmProgram::planned(size_t kernel, std::vector<ChosenConfig> orde
                        (shared->size() == 1 ? "" : "every configuration, least with ") +
                        gpu::text((*shared)[way / kWays].choice);
               },
-          .more_ways = kWays * more};
+          .more_ways = kWays * more,
+          .name =
+              [of_program = std::to_string(kernel) + " of " + text(renamed_), shared](size_t way) {
+                return gpu::text((*shared)[way / kWays].choice) +
+                       (way % kWays == 0 ? ", kernel " : " without tables, kernel ") + of_program;
+              }};
 }
 
 PlannedKernel GemmProgram::planned(size_t kernel) const {

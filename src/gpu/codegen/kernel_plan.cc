@@ -9,7 +9,8 @@ KernelPlan::KernelPlan(std::vector<KernelLaunch> launches) {
   for (KernelLaunch& launch : launches)
     kernels.push_back({.ways = 1,
                        .emit = [launch = std::move(launch)](size_t) { return launch; },
-                       .spills_note = {}});
+                       .spills_note = {},
+                       .name = {}});
 }
 
 MadeWay make(const PlannedKernel& kernel, const SpilledBytes& spilled) {
@@ -32,8 +33,10 @@ MadeWay make(const PlannedKernel& kernel, const SpilledBytes& spilled) {
 }
 
 std::optional<KernelLaunch> first_ready(
-    const PlannedKernel& kernel, const std::function<bool(const std::string& source)>& is_ready) {
+    const PlannedKernel& kernel, const std::function<bool(const std::string& source)>& is_ready,
+    const std::function<bool(const std::string& name)>& may_be) {
   for (size_t way = 0; way < kernel.ways + kernel.more_ways; ++way) {
+    if (may_be && kernel.name && !may_be(kernel.name(way))) continue;
     KernelLaunch launch = kernel.emit(way);
     if (is_ready(launch.source)) return launch;
   }

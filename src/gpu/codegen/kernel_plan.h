@@ -21,6 +21,9 @@ struct PlannedKernel {
   std::function<std::string(size_t way)> spills_note;
   // Further ways that `emit` takes, predicted to be slower: only for first_ready().
   size_t more_ways = 0;
+  // Names a way without emitting it: plans of one program for other sizes, and programs with equal
+  // texts, give ways with equal sources equal names. May be empty.
+  std::function<std::string(size_t way)> name;
 };
 
 struct KernelPlan {
@@ -46,9 +49,11 @@ struct MadeWay {
 // and adds a note to its launch.
 MadeWay make(const PlannedKernel& kernel, const SpilledBytes& spilled);
 
-// The first of all ways whose source is ready; none if there is no such way.
+// The first of all ways whose source is ready; none if there is no such way. Ways with names that
+// `may_be` rejects are not emitted.
 std::optional<KernelLaunch> first_ready(
-    const PlannedKernel& kernel, const std::function<bool(const std::string& source)>& is_ready);
+    const PlannedKernel& kernel, const std::function<bool(const std::string& source)>& is_ready,
+    const std::function<bool(const std::string& name)>& may_be = {});
 
 // Makes each kernel of a plan.
 std::vector<KernelLaunch> make(const KernelPlan& plan, const SpilledBytes& spilled = {});

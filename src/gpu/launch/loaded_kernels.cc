@@ -39,15 +39,29 @@ int64_t LoadedKernels::compile(const std::string& program, const std::string& so
   return bytes;
 }
 
+KernelLaunch LoadedKernels::chosen(const PlannedKernel& kernel, const SpilledBytes& spilled) {
+  MadeWay made = gpu::make(kernel, spilled);
+  if (kernel.name) {
+    const std::string name = kernel.name(made.way);
+    const std::lock_guard lock(mutex_);
+    names_.insert(name);
+  }
+  return std::move(made.launch);
+}
+
 std::vector<KernelLaunch> LoadedKernels::make(const std::string& program, const KernelPlan& plan) {
-  return gpu::make(plan, [&](const std::string& source) { return compile(program, source); });
+  std::vector<KernelLaunch> launches;
+  for (const PlannedKernel& kernel : plan.kernels)
+    launches.push_back(
+        chosen(kernel, [&](const std::string& source) { return compile(program, source); }));
+  return launches;
 }
 
 std::vector<KernelLaunch> LoadedKernels::soonest(const KernelPlan& plan) {
   std::vector<KernelLaunch> launches;
   for (const PlannedKernel& kernel : plan.kernels) {
     bool is_known = false;  // of the last text
-    MadeWay best = gpu::make(kernel, [&](const std::string& source) {
+    KernelLaunch best = chosen(kernel, [&](const std::string& source) {
       std::optional<int64_t> bytes = compiled_spilled_bytes(source);
       if (!bytes) bytes = builder_.kept_spilled_bytes(source);
       is_known = bytes.has_value();
@@ -56,8 +70,12 @@ std::vector<KernelLaunch> LoadedKernels::soonest(const KernelPlan& plan) {
     std::optional<KernelLaunch> ready;
     if (!is_known)
       ready = first_ready(
-          kernel, [&](const std::string& source) { return compiled_spilled_bytes(source) == 0; });
-    launches.push_back(ready ? *std::move(ready) : std::move(best.launch));
+          kernel, [&](const std::string& source) { return compiled_spilled_bytes(source) == 0; },
+          [&](const std::string& name) {
+            const std::lock_guard lock(mutex_);
+            return names_.contains(name);
+          });
+    launches.push_back(ready ? *std::move(ready) : std::move(best));
   }
   return launches;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class LoadedKernels {
     uint32_t shared_bytes = 0;
   };
 
+  // Chooses as gpu::make(), and remembers the name of the way.
+  KernelLaunch chosen(const PlannedKernel& kernel, const SpilledBytes& spilled);
   // The bytes that a source spills; none if this process has not compiled it.
   std::optional<int64_t> compiled_spilled_bytes(const std::string& source);
 
@@ -58,6 +61,7 @@ class LoadedKernels {
   KernelBuilder builder_;
   std::mutex mutex_;
   std::map<std::string, Entry> entries_;  // by source
+  std::set<std::string> names_;           // of ways that may be in entries_
 };
 
 }  // namespace coda::gpu
