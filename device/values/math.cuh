@@ -34,15 +34,6 @@ __device__ __forceinline__ float negative(float x) { return -x; }
 __device__ __forceinline__ float absolute(float x) { return fabsf(x); }
 __device__ __forceinline__ float relu(float x) { return maximum(0.0f, x); }
 
-// Rounds to one of the two bf16 numbers around x by the first 16 bits of u: see
-// src/base/stochastic_bf16.h.
-__device__ __forceinline__ float stochastic_bf16(float x, float u) {
-  const u32 bits = __builtin_bit_cast(u32, x);
-  const u32 noise = static_cast<u32>(u > 0.0f ? fminf(u * 65536.0f, 65535.0f) : 0.0f);
-  const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
-  return is_finite ? __builtin_bit_cast(float, (bits + noise) & 0xffff0000u) : x;
-}
-
 // 2 to the power of x.
 __device__ __forceinline__ float power_of_two(float x) {
   float result;

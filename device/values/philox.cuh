@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers with the same bits as src/base/philox.h.
+// Counter-based random numbers with the same bits as src/base/philox.h, and rounding by them.
 #pragma once
 
 #include "device/values/math.cuh"
@@ -36,6 +36,15 @@ __device__ __forceinline__ float random_number(float seed, float row, float colu
   const RandomWords words = philox(counter_of(row), at / 2, counter_of(seed));
   return random_of(at % 2 == 0 ? words.value[0] : words.value[1],
                    is_counter(seed) && is_counter(row) && is_counter(column));
+}
+
+// Rounds to one of the two bf16 numbers around x by the first 16 bits of u: see
+// src/base/stochastic_bf16.h.
+__device__ __forceinline__ float stochastic_bf16(float x, float u) {
+  const u32 bits = __builtin_bit_cast(u32, x);
+  const u32 noise = static_cast<u32>(u > 0.0f ? fminf(u * 65536.0f, 65535.0f) : 0.0f);
+  const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
+  return is_finite ? __builtin_bit_cast(float, (bits + noise) & 0xffff0000u) : x;
 }
 
 }  // namespace coda::device

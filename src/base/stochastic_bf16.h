@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stochastic rounding of fp32 to bf16, exactly unbiased for u that is uniform in [0, 1) in steps of
-// at most 2^-16. The device has the same in device/values/math.cuh.
+// at most 2^-16. The device has the same in device/values/philox.cuh.
 #pragma once
 
 #include <bit>
