@@ -154,7 +154,9 @@ Tensor DeviceUpdate::on_host(DType dtype, int64_t rows) {
   const int64_t bytes = rows * kRowElements * size_of(dtype);
   host_memory_.push_back(
       backend_.allocate_on_host(static_cast<size_t>(bytes), "the optimizer's states"));
-  return {dense_view(host_memory_.back().get(), dtype, rows, kRowElements), backend_};
+  const TensorView view = dense_view(host_memory_.back().get(), dtype, rows, kRowElements);
+  backend_.fill(view, std::byte{0});
+  return {view, backend_};
 }
 
 DType DeviceUpdate::type_of(size_t matrix) const {

@@ -98,6 +98,34 @@ TEST_P(TrainingOnGpu, TheSameBitsEachTimeAndFromARestoredState) {
     EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
 }
 
+// Where the moments are changes no bit, of a resumed run either.
+TEST_P(TrainingOnGpu, InBf16AloneItLearnsTheSameWhereverTheMomentsAre) {
+  settings_.optimizer = make_optimizer("adamw", {}, DType::bf16);
+  settings_.optimizer.weights = GetParam();
+  ModelTrainer own(settings_, text_, *gpu_);
+  settings_.optimizer.states_on_host = true;
+  ModelTrainer host(settings_, text_, *gpu_);
+  ModelTrainer resumed(settings_, text_, *gpu_);
+  double loss = 0;
+  while (own.step_count < settings_.schedule.total_steps) {
+    loss = own.step().loss;
+    EXPECT_EQ(host.step().loss, loss) << "step " << own.step_count;
+    if (own.step_count == 20) {
+      own.fetch();
+      go_on_from(resumed, own);
+    } else if (own.step_count > 20) {
+      EXPECT_EQ(resumed.step().loss, loss) << "step " << own.step_count;
+    }
+  }
+  EXPECT_LT(loss, 0.6 * std::log(256));
+  own.fetch();
+  host.fetch();
+  for (size_t i = 0; i < own.weights.size(); ++i) {
+    EXPECT_EQ(own.weights[i].values, host.weights[i].values) << own.weights[i].name;
+    EXPECT_EQ(own.states[i], host.states[i]) << own.weights[i].name;
+  }
+}
+
 // The update leaves the weights' copies in 8 bits, and finds the scales of the next step's.
 using EightBitTrainingOnGpu = WithEightBits<TrainingOnGpu>;
 TEST_P(EightBitTrainingOnGpu, HasTheSameBitsEachTimeAndFromARestoredState) {
@@ -176,6 +204,8 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
   settings_.batch = 32;
   for (const bool again : {false, true}) {
     settings_.layers_run_again = again ? kAllLayers : 0;
+    settings_.optimizer.weights = GetParam();
+    settings_.optimizer.states_on_host = again;
     gpu_->synchronize();  // what the trainer before this one had is free then
     const auto said = static_cast<double>(require_memory(settings_, *gpu_, false).bytes());
     const int64_t before = gpu_->free_bytes();

@@ -81,6 +81,9 @@ TEST_F(BadInput, WrongFlags) {
   expect_train_refuses({"--data", text(), "--seed", "-1"}, 2, {"--seed", "'-1'"});
   expect_train_refuses({"--data", text(), "--seed", "18446744073709551616"}, 2, {"2^64 - 1"});
   expect_train_refuses({"--data", text(), "--beta2", "1"}, 1, {"beta2", "below 1"});
+  expect_train_refuses({"--data", text(), "--master-weights", "bf16"}, 1, {"add --dtype bf16"});
+  expect_train_refuses({"--data", text(), "--moments-on-host", "--device", "cpu"}, 1,
+                       {"on a CPU, whose memory has the moments anyway"});
   expect_train_refuses({"--data", ""}, 1, {"--data"});
   expect_one_line(run_coda({"train", "--out", "", "--data", text()}), 1, {"--out is empty"});
 }

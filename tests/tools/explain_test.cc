@@ -80,6 +80,29 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
   }
 }
 
+// Bytes of a parameter on a GPU: 4 for a master weight, 8 or 4 for the moments. On a CPU all is
+// fp32.
+TEST(Explain, TheOptimizersSettingsAreInTheMemoryOfAStep) {
+  const auto use = [](const char* what, const Words& more) {
+    const json plan = explained(Words{"explain", "--hidden", "256", "--dtype", "bf16"} + more);
+    const json& uses = plan["memory"]["uses"];
+    return uses.contains(what) ? uses[what].get<int64_t>() : 0;
+  };
+  const Words gpu{"--gpu", "rtx4090"};
+  const char* const state = "optimizer's state";
+  const int64_t full = use(state, gpu);
+  EXPECT_EQ(use(state, gpu + Words{"--moments", "bf16"}), full / 2);
+  EXPECT_EQ(use(state, gpu + Words{"--moments-on-host"}), 0);
+  const int64_t fewer =
+      use("weights", gpu) - use("weights", gpu + Words{"--master-weights", "bf16"});
+  EXPECT_NEAR(static_cast<double>(fewer), static_cast<double>(full) / 2,
+              0.1 * static_cast<double>(full));
+  EXPECT_EQ(use(state, {"--moments", "bf16", "--moments-on-host"}), use(state, {}));
+  const CommandResult refused = run_coda(kModel + Words{"--master-weights", "bf16"});
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("add --dtype bf16"));
+}
+
 // A card that is not there: its predictions are marked, and a wrong name is refused.
 TEST(Explain, ACardIsNamedAndItsTimesAreMarkedAsPredicted) {
   const CommandResult text = run_coda(kModel + Words{"--dtype", "bf16", "--gpu", "RTX4090"});

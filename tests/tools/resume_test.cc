@@ -288,6 +288,7 @@ TEST_F(Resume, GoesOnWithTheOptimizerThatItWasStartedWith) {
 TEST_F(Resume, GivesTheSameBitsForEveryType) {
   const std::pair<std::string, Words> kinds[] = {
       {"bf16", {"--dtype", "bf16", "--moments", "bf16"}},
+      {"bf16 alone", {"--dtype", "bf16", "--moments", "bf16", "--master-weights", "bf16"}},
       {"fp8", {"--dtype", "fp8"}},
       {"fp8-kept", {"--dtype", "fp8-kept", "--optimizer", "lion", "--recompute", "layer"}},
       {"fp8 of two", {"--dtype", "fp8", "--processes", "2", "--moments", "bf16"}},
@@ -313,7 +314,7 @@ TEST_F(Resume, GivesTheSameBitsForEveryType) {
   }
 }
 
-// Earlier versions had only AdamW, and their checkpoints do not name the optimizer.
+// Earlier versions had only AdamW and fp32 master weights, and their checkpoints do not name them.
 TEST_F(Resume, ACheckpointThatNamesNoOptimizerIsOfAdamW) {
   const std::string out = folder / "run";
   ASSERT_EQ(run_coda(command(out)).status, 0);
@@ -327,6 +328,9 @@ TEST_F(Resume, ACheckpointThatNamesNoOptimizerIsOfAdamW) {
     text.erase(text.find(named), named.size());
   }
   EXPECT_EQ(text.find("\"optimizer\""), std::string::npos);
+  const std::string later = R"("master-weights":"fp32",)";
+  ASSERT_NE(text.find(later), std::string::npos);
+  text.erase(text.find(later), later.size());
   std::ofstream(older / "run_state.json") << text;
   ASSERT_EQ(run_coda(resume(out)).status, 0);
   expect_same_end(out, whole);

@@ -259,9 +259,9 @@ TEST(StepMemory, TheSettingsOfTheOptimizerAreNamedWhereTheyFit) {
   const auto in_bf16 = [](ModelTrainSettings& s) {
     for (OptimizerState& state : s.optimizer.states) state.dtype = DType::bf16;
   };
-  // Norms have no other weights than in fp32, but moments in bf16.
+  // With master weights in bf16, norms keep fp32 weights, in matrices that have mostly padding.
   const int64_t moments_bytes = bytes_of(in_bf16);
-  EXPECT_THAT(fit(moments_bytes + moments_bytes / 100),
+  EXPECT_THAT(fit(moments_bytes + moments_bytes / 20),
               AllOf(HasSubstr("--moments bf16 ("), HasSubstr("or --master-weights bf16 ("),
                     HasSubstr("or --moments-on-host (")));
   settings.optimizer.states_on_host = true;
