@@ -412,6 +412,26 @@ def fp8_losses_before() -> str:
         "head_gradients_bf16": "`fp8-all`, but the head's gradients"})
 
 
+def bf16_state_losses() -> str:
+    """Losses with weights and moments in bf16, by how they are rounded."""
+    runs = [json.loads(line) for line in
+            (RESULTS / "bf16_state" / "losses.jsonl").read_text().splitlines()]
+
+    def losses(**wanted) -> str:
+        found = [r for r in runs if wanted.items() <= r.items()]
+        return f"{found[0]['training']:.3f}, {found[0]['held_out']:.3f}" if found else ""
+
+    rows = []
+    for stored, beta2, seed in (("weights and moments", 0.98, 1), ("weights and moments", 0.98, 2),
+                                ("moments", 0.999, 1)):
+        its = {"beta2": beta2, "seed": seed}
+        rows.append([stored, str(beta2), str(seed), losses(bf16="", **its),
+                     *(losses(bf16=stored, rounding=way, **its)
+                       for way in ("stochastic", "nearest"))])
+    return table(["in bf16", "`--beta2`", "seed", "all in fp32", "rounded stochastically",
+                  "rounded to nearest"], rows)
+
+
 def planning() -> str:
     """Seconds that the compiler takes, by a model's layers."""
     report = json.loads((RESULTS / "plan" / "compile.json").read_text())
@@ -452,7 +472,8 @@ def tuned() -> str:
                    figure(statistics.median(ratios)), figure(max(ratios))]])
 
 
-TABLES = {"block_errors": block_errors, "block_times": block_times,
+TABLES = {"bf16_state_losses": bf16_state_losses,
+          "block_errors": block_errors, "block_times": block_times,
           "fp8_losses": fp8_losses, "fp8_losses_before": fp8_losses_before,
           "fp8_steps": fp8_steps, "library": library,
           "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
