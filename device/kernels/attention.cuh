@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, forward and backward, simple and deterministic: one warp for each row of a head, with
-// lanes across the head's dimensions, processes keys one after another with an online softmax. It
-// lets whole models run and be tested on any supported GPU. It is slow; callers with a fast
-// attention use that instead (docs/architecture.md).
-// Invariant: sums run over keys or queries in ascending order, so results are bitwise repeatable.
+// Attention in fp32, forward and backward: one warp for each row of a head, with lanes across the
+// head's dimensions, processes keys one after another with an online softmax. It is for tensors in
+// fp32, which tensor cores would round, and so it is slow. Tensors of 16 bits use
+// device/attention/. Invariant: sums run over keys or queries in ascending order, so results are
+// bitwise repeatable.
 #pragma once
 
+#include "device/attention/sizes.cuh"
 #include "device/config.cuh"
 #include "device/element.cuh"
 #include "device/ptx/lanes.cuh"
@@ -13,37 +14,16 @@
 
 namespace coda::device {
 
-struct AttentionSizes {
-  u32 rows;  // tokens of all sequences
-  u32 sequence;
-  u32 heads;
-  u32 kv_heads;
-  u32 causal;
-  u32 window;      // causal only: number of tokens that a token sees, including itself; 0: all
-  float scale;     // scores are dot products times this
-  float soft_cap;  // a score becomes soft_cap * tanh(score / soft_cap); 0: no cap
-
-  constexpr u32 group() const { return heads / kv_heads; }
-};
-
-struct RowSpan {
-  u32 first;
-  u32 last;  // one past the last
-};
-
-// The keys that a query sees, and the queries that see a key.
-__device__ __forceinline__ RowSpan keys_of(const AttentionSizes& sizes, u32 query) {
-  const u32 start = query / sizes.sequence * sizes.sequence;
-  if (sizes.causal == 0) return {start, start + sizes.sequence};
-  const bool cut = sizes.window != 0 && query - start >= sizes.window;
-  return {cut ? query + 1 - sizes.window : start, query + 1};
+// The rows of the keys that the query in a row sees, and of the queries that see its key.
+__device__ __forceinline__ TokenSpan keys_of(const AttentionSizes& sizes, u32 row) {
+  const u32 start = row / sizes.sequence * sizes.sequence;
+  const TokenSpan keys = sizes.keys_of(row - start);
+  return {start + keys.first, start + keys.last};
 }
-__device__ __forceinline__ RowSpan queries_of(const AttentionSizes& sizes, u32 key) {
-  const u32 start = key / sizes.sequence * sizes.sequence;
-  const u32 end = start + sizes.sequence;
-  if (sizes.causal == 0) return {start, end};
-  const bool cut = sizes.window != 0 && end - key > sizes.window;
-  return {key, cut ? key + sizes.window : end};
+__device__ __forceinline__ TokenSpan queries_of(const AttentionSizes& sizes, u32 row) {
+  const u32 start = row / sizes.sequence * sizes.sequence;
+  const TokenSpan queries = sizes.queries_of(row - start);
+  return {start + queries.first, start + queries.last};
 }
 
 // A score and its derivative with respect to the dot product.
@@ -57,12 +37,6 @@ __device__ __forceinline__ Score score_of(const AttentionSizes& sizes, float dot
   const float t = tanhf(score / sizes.soft_cap);
   return {sizes.soft_cap * t, (1.0f - t * t) * sizes.scale};
 }
-
-// A tensor [rows, heads * head dimension] of one type.
-struct HeadRows {
-  u64 data;
-  u32 stride;  // elements between rows
-};
 
 // A row of one head across a warp: lane l holds dimensions l, l + 32, ...
 template <u32 kDim>
@@ -143,7 +117,7 @@ __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, H
   const u32 head = warp % sizes.heads;
   if (row >= sizes.rows) return;
   const u32 kv_head = head / sizes.group();
-  const RowSpan keys = keys_of(sizes, row);
+  const TokenSpan keys = keys_of(sizes, row);
   float query[kDimsPerLane<kDim>];
   load_head<kStored, kDim>(q, row, head, query);
   RunningSoftmax<kValueDim> softmax;
@@ -162,13 +136,6 @@ __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, H
                                 softmax.top + logf(softmax.total));
   }
 }
-
-struct AttentionBackward {
-  AttentionSizes sizes;
-  HeadRows q, k, v, y, dy;
-  u64 lse;
-  u32 lse_stride;
-};
 
 // The contribution of a query-key pair: p = exp(s - lse), ds = p (dy·v - dy·y) slope.
 struct PairGradient {
@@ -201,7 +168,7 @@ __device__ __forceinline__ void attention_backward_queries(const AttentionBackwa
   const u32 head = warp % sizes.heads;
   if (row >= sizes.rows) return;
   const u32 kv_head = head / sizes.group();
-  const RowSpan keys = keys_of(sizes, row);
+  const TokenSpan keys = keys_of(sizes, row);
   float query[kDimsPerLane<kDim>], y[kDimsPerLane<kValueDim>], dy[kDimsPerLane<kValueDim>];
   load_head<kStored, kDim>(in.q, row, head, query);
   load_head<kStored, kValueDim>(in.y, row, head, y);
@@ -228,7 +195,7 @@ __device__ __forceinline__ void attention_backward_keys(const AttentionBackward&
   const u32 row = warp / sizes.kv_heads;
   const u32 kv_head = warp % sizes.kv_heads;
   if (row >= sizes.rows) return;
-  const RowSpan queries = queries_of(sizes, row);
+  const TokenSpan queries = queries_of(sizes, row);
   float key[kDimsPerLane<kDim>], value[kDimsPerLane<kValueDim>];
   load_head<kStored, kDim>(in.k, row, kv_head, key);
   load_head<kStored, kValueDim>(in.v, row, kv_head, value);

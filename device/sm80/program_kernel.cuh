@@ -12,18 +12,11 @@
 #include "device/epilogue/fragment_values.cuh"
 #include "device/epilogue/group_values.cuh"
 #include "device/ptx/dependent_launch.cuh"
+#include "device/ptx/launch_memory.cuh"
 #include "device/sm80/mainloop.cuh"
 #include "device/values/unrolled.cuh"
 
-namespace coda::device {
-
-// Where the dynamic shared memory of the launch begins.
-__device__ __forceinline__ SharedAddress launch_memory() {
-  extern __shared__ __align__(kSharedAlignment) u8 shared_memory[];
-  return shared_address(shared_memory);
-}
-
-namespace sm80 {
+namespace coda::device::sm80 {
 
 template <Config kConfig, RingShape kRing, class Space>
 struct TileEpilogue {
@@ -181,5 +174,4 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   (visit(SpaceTag<Spaces>{}), ...);
 }
 
-}  // namespace sm80
-}  // namespace coda::device
+}  // namespace coda::device::sm80

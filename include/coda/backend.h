@@ -147,9 +147,9 @@ class Backend {
 
 // How attention runs on a GPU, both forward and backward.
 enum class GpuAttention : uint8_t {
-  repeatable,  // cuDNN with bitwise repeatable results; without cuDNN: the library's own kernel
+  repeatable,  // cuDNN with bitwise repeatable results; without cuDNN: the library's own
   fast,        // cuDNN with a faster backward, which sums the queries' gradient in varying order
-  plain,       // the library's own kernel: repeatable, but tens of times slower
+  plain,       // the library's own kernels: repeatable (docs/attention.md)
 };
 
 struct BackendOptions {

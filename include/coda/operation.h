@@ -80,8 +80,9 @@ using CpuKernel = std::function<void(std::span<const TensorView> tensors)>;
 //   <code>
 //   extern "C" __global__ void <name>(...) { <body> }
 // In the body, p(i) is the address of tensor i (operands, then results) as a 64-bit integer, and
-// n(i) is numbers[i], 32 bits. The text may include only files of device/ ("device/element.cuh"
-// loads and stores elements of any type).
+// n(i) is numbers[i], 32 bits. Behind the last tensor, p(i) is the address of the call's scratch.
+// The text may include only files of device/ ("device/element.cuh" loads and stores elements of any
+// type).
 struct GpuKernel {
   std::string name;
   std::string code;
@@ -90,6 +91,9 @@ struct GpuKernel {
   uint32_t grid = 1;     // blocks
   uint32_t threads = 1;  // per block; a thread has at most 65536 / threads registers
   uint32_t shared_bytes = 0;
+  // Memory that a call's kernels share: an earlier kernel writes what a later one reads. The call
+  // gets the most that one of its kernels asks for.
+  int64_t scratch_bytes = 0;
 };
 
 // Enqueues work on the caller's stream (a CUstream) and does not wait for it: for kernels of

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention alone on a GPU, forward and backward, repeatable and fast: milliseconds of a call, the
-// best of a few short bursts (cool) and the mean of two seconds (hot). Tensors lie as in a LLaMA's
-// step, q, k and v as columns of one matrix, or each by itself.
+// Attention alone on a GPU, forward and backward, by the library's kernels and by cuDNN: TFLOP/s of
+// the pairs of tokens that see each other, sustained, one line for each shape and kernel. Tensors
+// lie as in a LLaMA's step, q, k and v as columns of one matrix. Usage: hopper_attention [SECONDS],
+// of each measurement (1.5). Half of that is warm-up.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "coda/backend.h"
@@ -22,50 +22,77 @@ using Clock = std::chrono::steady_clock;
 
 struct Case {
   int64_t sequences, tokens, heads, kv_heads, dim;
+  bool causal = true;
+  int64_t window = 0;
+  double soft_cap = 0;
+
+  int64_t rows() const { return sequences * tokens; }
+  // Two products forward and five backward, of two FLOP an element, for each pair of tokens.
+  double flops(bool backward) const {
+    double pairs = 0;
+    for (int64_t token = 0; token < tokens; ++token) {
+      const int64_t seen = causal ? token + 1 : tokens;
+      pairs += static_cast<double>(window == 0 ? seen : std::min(seen, window));
+    }
+    return (backward ? 10.0 : 4.0) * pairs * static_cast<double>(sequences * heads * dim);
+  }
+  std::string text() const {
+    std::string result = std::to_string(sequences) + " x " + std::to_string(tokens) + ", heads " +
+                         std::to_string(heads) + "/" + std::to_string(kv_heads) + " of " +
+                         std::to_string(dim);
+    if (!causal) result += ", not causal";
+    if (window != 0) result += ", window " + std::to_string(window);
+    if (soft_cap != 0) result += ", soft-cap";
+    return result;
+  }
 };
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// The median of runs of some 20 ms each.
 double ms_of(Backend& gpu, Kernel& kernel, const std::vector<TensorView>& views, double seconds) {
-  int count = 0;
-  gpu.synchronize();
-  const auto start = Clock::now();
-  do {
-    for (int i = 0; i < 3; ++i, ++count) kernel.run(views);
+  const auto run = [&](int count) {
+    const auto start = Clock::now();
+    for (int i = 0; i < count; ++i) kernel.run(views);
     gpu.synchronize();
-  } while (seconds_since(start) < seconds);
-  return 1e3 * seconds_since(start) / count;
+    return 1e3 * seconds_since(start) / count;
+  };
+  run(2);
+  const int count = std::max(1, static_cast<int>(20 / run(2)));
+  for (const auto start = Clock::now(); seconds_since(start) < seconds / 2;) run(count);
+  std::vector<double> times;
+  for (const auto start = Clock::now(); seconds_since(start) < seconds / 2;)
+    times.push_back(run(count));
+  std::ranges::nth_element(times, times.begin() + std::ssize(times) / 2);
+  return times[times.size() / 2];
 }
 
-void measure(const Case& s, GpuAttention attention, bool backward, bool is_joined) {
+void measure(const Case& s, GpuAttention attention, bool backward, double seconds) {
   const auto gpu = make_backend("gpu", {.attention = attention});
-  const int64_t rows = s.sequences * s.tokens;
   const int64_t q = s.heads * s.dim, kv = s.kv_heads * s.dim;
   OpaqueCall call;
   call.function = backward ? "attention_backward" : "attention";
-  call.attributes = {{"heads", s.heads},
-                     {"kv_heads", s.kv_heads},
-                     {"head_dim", s.dim},
-                     {"scale", 0.125},
-                     {"causal", 1}};
+  call.attributes = {{"heads", s.heads},      {"kv_heads", s.kv_heads},     {"head_dim", s.dim},
+                     {"scale", 0.125},        {"causal", s.causal ? 1 : 0}, {"window", s.window},
+                     {"soft_cap", s.soft_cap}};
   call.sizes = {{"sequence", Dim(s.tokens)}};
   std::vector<Tensor> kept;
   std::vector<TensorDecl> decls;
   std::vector<TensorView> views;
   const auto add = [&](const char* name, int64_t cols, const TensorView& view) {
-    decls.push_back({name, {rows, cols}, view.dtype});
+    decls.push_back({name, {s.rows(), cols}, view.dtype});
     views.push_back(view);
   };
   const auto random = [&](DType dtype, int64_t cols) {
-    std::vector<float> values(static_cast<size_t>(rows * cols));
+    std::vector<float> values(static_cast<size_t>(s.rows() * cols));
     uint32_t state = 1;
     for (float& value : values) {
       state = state * 1664525 + 1013904223;
       value = static_cast<float>(state >> 8) / (1 << 23) - 1;
     }
-    kept.emplace_back(dtype, rows, cols, *gpu).set(values);
+    kept.emplace_back(dtype, s.rows(), cols, *gpu).set(values);
     return kept.back().view();
   };
   const auto columns = [](TensorView view, int64_t first, int64_t count) {
@@ -74,16 +101,10 @@ void measure(const Case& s, GpuAttention attention, bool backward, bool is_joine
     return view;
   };
   const auto add_three = [&](const char* a, const char* b, const char* c) {
-    if (is_joined) {
-      const TensorView all = random(DType::bf16, q + 2 * kv);
-      add(a, q, columns(all, 0, q));
-      add(b, kv, columns(all, q, kv));
-      add(c, kv, columns(all, q + kv, kv));
-    } else {
-      add(a, q, random(DType::bf16, q));
-      add(b, kv, random(DType::bf16, kv));
-      add(c, kv, random(DType::bf16, kv));
-    }
+    const TensorView all = random(DType::bf16, q + 2 * kv);
+    add(a, q, columns(all, 0, q));
+    add(b, kv, columns(all, q, kv));
+    add(c, kv, columns(all, q + kv, kv));
   };
   kept.reserve(16);
   add_three("q", "k", "v");
@@ -95,45 +116,45 @@ void measure(const Case& s, GpuAttention attention, bool backward, bool is_joine
   }
   for (size_t i = 0; i < decls.size(); ++i)
     (i < (backward ? 6U : 3U) ? call.inputs : call.outputs).push_back(decls[i].name);
-  const auto start = Clock::now();
   const auto kernel = gpu->prepare(call, decls, {});
   std::vector<BackendMemory> scratch;
   if (kernel->scratch_bytes() > 0) {
     scratch.push_back(gpu->allocate(kernel->scratch_bytes(), "scratch"));
     kernel->use_scratch(scratch.back(), kernel->scratch_bytes());
   }
-  kernel->run(views);
-  gpu->synchronize();
-  const double ready = seconds_since(start);
-  double cool = 1e9;
-  for (int i = 0; i < 3; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    cool = std::min(cool, ms_of(*gpu, *kernel, views, 0.002));
-  }
-  const double hot = ms_of(*gpu, *kernel, views, 1.0);
-  std::printf(
-      "%2ld x %5ld, heads %ld/%ld of %3ld  %-8s %-10s %-6s  cool %7.3f  hot %7.3f ms, "
-      "scratch %5.2f GiB, first call %.2f s\n",
-      s.sequences, s.tokens, s.heads, s.kv_heads, s.dim, backward ? "backward" : "forward",
-      attention == GpuAttention::fast ? "fast" : "repeatable", is_joined ? "joined" : "apart", cool,
-      hot, static_cast<double>(kernel->scratch_bytes()) / (1 << 30), ready);
+  const double ms = ms_of(*gpu, *kernel, views, seconds);
+  std::printf("%-45s %-8s %-16s %8.3f ms %6.1f TFLOP/s, scratch %5.2f GiB\n", s.text().c_str(),
+              backward ? "backward" : "forward",
+              attention == GpuAttention::plain  ? "ours"
+              : attention == GpuAttention::fast ? "cuDNN fast"
+                                                : "cuDNN repeatable",
+              ms, s.flops(backward) / ms * 1e-9,
+              static_cast<double>(kernel->scratch_bytes()) / (1 << 30));
   std::fflush(stdout);
 }
 
 }  // namespace
 
-int main() {
-  try {
-    for (const Case& s :
-         {Case{16, 2048, 32, 8, 64}, Case{4, 8192, 32, 8, 64}, Case{8, 2048, 32, 8, 128}}) {
-      for (const bool is_joined : {true, false}) {
-        measure(s, GpuAttention::repeatable, false, is_joined);
-        measure(s, GpuAttention::repeatable, true, is_joined);
-        measure(s, GpuAttention::fast, true, is_joined);
+int main(int argc, char** argv) {
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 1.5;
+  const Case cases[] = {{4, 8192, 32, 8, 128},
+                        {8, 2048, 32, 8, 128},
+                        {4, 8192, 32, 8, 64},
+                        {16, 2048, 32, 8, 64},
+                        {4, 4096, 32, 8, 128, false},
+                        {4, 8192, 32, 8, 128, true, 1024},
+                        {4, 8192, 32, 8, 128, true, 0, 50},
+                        {4, 8192, 8, 4, 256, true, 0, 50}};
+  for (const Case& s : cases) {
+    for (const bool backward : {false, true}) {
+      try {
+        measure(s, GpuAttention::plain, backward, seconds);
+        if (s.soft_cap != 0) continue;
+        measure(s, GpuAttention::repeatable, backward, seconds);
+        if (backward) measure(s, GpuAttention::fast, backward, seconds);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s: %s\n", s.text().c_str(), error.what());
       }
     }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "hopper_attention: %s\n", error.what());
-    return 1;
   }
 }

@@ -396,7 +396,7 @@ class GpuBackend : public Backend {
       }
     }
     if (!std::exchange(noticed_attention_, true)) {
-      std::fprintf(stderr, "coda: attention runs without cuDNN, slower by tens of times: %s\n",
+      std::fprintf(stderr, "coda: attention runs without cuDNN, on the library's kernels: %s\n",
                    why.c_str());
     }
     return nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the maximum over the plan steps: lowers each program to find its scratch, and computes
-// attention's from its shape.
+// Takes the maximum over the plan steps: lowers each program and call to find its scratch, and
+// computes that of cuDNN's attention from its shape.
 #include "gpu/workspace.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "gpu/cudnn/attention_part.h"
 #include "gpu/jit/parallel_for.h"
 #include "gpu/launch/launched_kernel.h"
+#include "gpu/launch/operation_launches.h"
 #include "gpu/lower.h"
 #include "runtime/operation_call.h"
 #include "runtime/plan_programs.h"
@@ -18,17 +19,23 @@
 namespace coda::gpu {
 namespace {
 
-int64_t attention_bytes(const OpaqueCall& call, const Plan& plan, const DimValues& sizes,
-                        GpuAttention attention) {
-  const bool is_backward = call.function == "attention_backward";
-  if (attention == GpuAttention::plain || (call.function != "attention" && !is_backward)) return 0;
+// The memory of a call's kernels: of cuDNN's where it runs the call, else of the operation's own.
+int64_t call_bytes(const OpaqueCall& call, const Plan& plan, const DimValues& sizes,
+                   const LowerOptions& options, GpuAttention attention) {
   std::vector<TensorDecl> tensors;
   for (const auto* names : {&call.inputs, &call.outputs})
     for (const std::string& name : *names) tensors.push_back(plan.tensor(name).decl);
+  const bool is_backward = call.function == "attention_backward";
   const OperationCall prepared = operation_call(call, tensors, sizes);
-  if (prepared.tensors[0].dtype == DType::f32 || !cudnn::why_not_cudnn(prepared).empty()) return 0;
-  const AttentionShape shape = attention_shape(prepared.settings, prepared.tensors[0].rows);
-  return cudnn::attention_scratch_bytes(shape, is_backward, attention == GpuAttention::repeatable);
+  if (attention != GpuAttention::plain && (call.function == "attention" || is_backward) &&
+      cudnn::why_not_cudnn(prepared).empty()) {
+    const AttentionShape shape = attention_shape(prepared.settings, prepared.tensors[0].rows);
+    return cudnn::attention_scratch_bytes(shape, is_backward,
+                                          attention == GpuAttention::repeatable);
+  }
+  if (find_operation(call.function).gpu == nullptr) return 0;
+  const std::vector<KernelLaunch> launches = lower_call(call, tensors, sizes, options);
+  return launches.empty() ? 0 : scratch_bytes_of(launches.front().scratch);
 }
 
 }  // namespace
@@ -50,7 +57,7 @@ int64_t workspace_bytes(const Plan& plan, const DimValues& sizes, const LowerOpt
   for (const auto* steps : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *steps) {
       if (const auto* call = std::get_if<OpaqueCall>(&step.work))
-        most = std::max(most, attention_bytes(*call, plan, sizes, attention));
+        most = std::max(most, call_bytes(*call, plan, sizes, options, attention));
     }
   }
   return most;

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's kernels for a GPU: a few lines of CUDA that name the type and the heads' sizes and
-// call device/kernels/attention.cuh or attention_with_past.cuh; everything else is among the
-// numbers.
+// call device/attention/ (tensor cores, 16 bits), device/kernels/attention.cuh (fp32) or
+// attention_with_past.cuh; everything else is among the numbers.
 #include <bit>
 
+#include "device/attention/tiles.cuh"
 #include "operations/attention.h"
 #include "operations/gpu_text.h"
 
 namespace coda {
 namespace {
 
+namespace tensor_cores = device::attention;
+
 constexpr int64_t kWarpSize = 32;
-constexpr uint32_t kThreads = 128;
-constexpr int64_t kLargestHead = 256;
+constexpr uint32_t kThreads = 128;  // of kernels in fp32
+constexpr int64_t kLargestHead = tensor_cores::kMostHeadDim;
 constexpr uint32_t kSizes = 8;  // numbers before the strides, one a tensor
 constexpr const char* kSizesText =
     "  const AttentionSizes sizes{n(0), n(1), n(2), n(3), n(4), n(5),\n      "
@@ -22,21 +25,56 @@ std::string head_rows(size_t tensor) {
   return "HeadRows{p(" + std::to_string(tensor) + "), n(" + std::to_string(kSizes + tensor) + ")}";
 }
 std::string lse_rows() { return "p(4), n(" + std::to_string(kSizes + 4) + ")"; }
+std::string operands_of_backward() {
+  return "  const AttentionBackward in{sizes, " + head_rows(0) + ", " + head_rows(1) + ", " +
+         head_rows(2) + ",\n      " + head_rows(3) + ", " + head_rows(5) + ", " + lse_rows() +
+         "};\n";
+}
 
 struct Call {
   AttentionShape shape;
+  DType dtype = DType::f32;
   int64_t rows = 0;
-  std::string arguments;  // of the device functions' templates
+  std::string arguments;  // of the templates of the kernels in fp32
   std::vector<uint32_t> numbers;
 
+  // Tensor cores would round fp32. Their kernels take the maximum of scores before they multiply
+  // them by the scale, which must be positive for that.
+  bool uses_tensor_cores() const { return dtype != DType::f32 && shape.scale > 0; }
+
   // A warp for each row of `heads` heads.
-  GpuKernel kernel(const std::string& name, const std::string& body, int64_t heads) const {
+  GpuKernel row_kernel(const std::string& name, const std::string& body, int64_t heads) const {
     return {.name = name,
             .code = "#include \"device/kernels/attention.cuh\"\n\nusing namespace coda::device;\n",
             .body = kSizesText + body,
             .numbers = numbers,
             .grid = launch_blocks(rows * heads, kThreads / kWarpSize),
             .threads = kThreads};
+  }
+
+  tensor_cores::HeadShape head() const {
+    return {.element = dtype == DType::bf16 ? device::Element::bf16 : device::Element::f16,
+            .dim = static_cast<uint32_t>(shape.head_dim),
+            .value_dim = static_cast<uint32_t>(shape.value_dim),
+            .capped = shape.soft_cap != 0};
+  }
+  // A CTA for each block of `block` tokens of a sequence, each of `heads` heads.
+  GpuKernel tensor_core_kernel(const std::string& name, const std::string& function,
+                               const std::string& body, int64_t block, int64_t heads,
+                               uint32_t shared_bytes) const {
+    const std::string dims =
+        std::to_string(shape.head_dim) + ", .value_dim = " + std::to_string(shape.value_dim);
+    return {.name = name,
+            .code = "#include \"device/attention/" + function +
+                    ".cuh\"\n\nusing namespace coda::device;\nconstexpr attention::HeadShape "
+                    "kHead{.element = Element::" +
+                    std::string(name_of(dtype)) + ", .dim = " + dims +
+                    ", .capped = " + (shape.soft_cap != 0 ? "true" : "false") + "};\n",
+            .body = kSizesText + body,
+            .numbers = numbers,
+            .grid = static_cast<uint32_t>(ceil_div(shape.tokens, block) * shape.sequences * heads),
+            .threads = tensor_cores::kThreads,
+            .shared_bytes = shared_bytes};
   }
 };
 
@@ -49,6 +87,7 @@ Call checked(const OperationCall& call, const AttentionShape& a, size_t other, D
   const auto number = [](int64_t x) { return static_cast<uint32_t>(x); };
   const auto bits = [](double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); };
   Call result{a,
+              call.tensors[0].dtype,
               rows,
               "<" + element_name(call, 0) + ", " + std::to_string(a.head_dim) + ", " +
                   std::to_string(a.value_dim) + ">",
@@ -89,26 +128,49 @@ std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
 
 std::vector<GpuKernel> attention_kernels(const OperationCall& call) {
   const Call c = checked(call);
-  return {c.kernel("attention",
-                   "  attention_forward" + c.arguments + "(sizes, " + head_rows(0) + ", " +
-                       head_rows(1) + ", " + head_rows(2) + ",\n      " + head_rows(3) + ", " +
-                       lse_rows() + ");\n",
-                   c.shape.heads)};
+  const std::string tensors = "(sizes, " + head_rows(0) + ", " + head_rows(1) + ", " +
+                              head_rows(2) + ",\n      " + head_rows(3) + ", " + lse_rows() +
+                              ");\n";
+  if (!c.uses_tensor_cores())
+    return {
+        c.row_kernel("attention", "  attention_forward" + c.arguments + tensors, c.shape.heads)};
+  const tensor_cores::Tiles tiles = forward_tiles(c.head());
+  return {c.tensor_core_kernel("attention_forward", "forward",
+                               "  attention::forward<kHead>" + tensors, tiles.rows(), c.shape.heads,
+                               forward_bytes(c.head(), tiles))};
 }
 
 std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call) {
   const Call c = checked(call);
-  const std::string in = "  const AttentionBackward in{sizes, " + head_rows(0) + ", " +
-                         head_rows(1) + ", " + head_rows(2) + ",\n      " + head_rows(3) + ", " +
-                         head_rows(5) + ", " + lse_rows() + "};\n";
-  return {
-      c.kernel("attention_backward_queries",
-               in + "  attention_backward_queries" + c.arguments + "(in, " + head_rows(6) + ");\n",
-               c.shape.heads),
-      c.kernel("attention_backward_keys",
-               in + "  attention_backward_keys" + c.arguments + "(in, " + head_rows(7) + ", " +
-                   head_rows(8) + ");\n",
-               c.shape.kv_heads)};
+  const std::string in = operands_of_backward();
+  if (!c.uses_tensor_cores()) {
+    return {c.row_kernel(
+                "attention_backward_queries",
+                in + "  attention_backward_queries" + c.arguments + "(in, " + head_rows(6) + ");\n",
+                c.shape.heads),
+            c.row_kernel("attention_backward_keys",
+                         in + "  attention_backward_keys" + c.arguments + "(in, " + head_rows(7) +
+                             ", " + head_rows(8) + ");\n",
+                         c.shape.kv_heads)};
+  }
+  const tensor_cores::HeadShape head = c.head();
+  const tensor_cores::Tiles by_query = backward_queries_tiles(head);
+  const tensor_cores::Tiles by_key = backward_keys_tiles(head);
+  std::vector<GpuKernel> kernels{
+      c.tensor_core_kernel(
+          "attention_backward_queries", "backward_queries",
+          in + "  attention::backward_queries<kHead>(in, p(9), " + head_rows(6) + ");\n",
+          by_query.rows(), c.shape.heads, backward_queries_bytes(head, by_query)),
+      c.tensor_core_kernel("attention_backward_keys", "backward_keys",
+                           in + "  attention::backward_keys<kHead>(in, p(9), " + head_rows(7) +
+                               ", " + head_rows(8) + ");\n",
+                           by_key.rows(), c.shape.kv_heads * head.parts(),
+                           backward_keys_bytes(head, by_key))};
+  for (GpuKernel& kernel : kernels) {
+    kernel.scratch_bytes = 2 * c.shape.sequences * c.shape.heads *
+                           round_up(c.shape.tokens, int64_t{tensor_cores::kStatisticsBlock}) * 4;
+  }
+  return kernels;
 }
 
 }  // namespace coda

@@ -8,3 +8,5 @@ target_compile_definitions(coda_operations
 # A multiplication and an addition are never joined behind our back: every instantiation of a kernel
 # gives the same bits.
 target_compile_options(coda_operations PRIVATE -ffp-contract=off)
+# Tiles of the GPU's kernels are those of device/.
+target_include_directories(coda_operations PRIVATE ${PROJECT_SOURCE_DIR})

@@ -204,7 +204,10 @@ class HostKernel {
     const std::string stem = (folder / name).string();
     // Of a kernel with a product a cluster begins with shared memory that nobody has written, and
     // a block ends when its last stores have left.
-    const bool is_product = launch.source.find("/program_kernel.cuh\"") != std::string::npos;
+    const auto has = [&](const char* text) {
+      return launch.source.find(text) != std::string::npos;
+    };
+    const bool is_product = has("/program_kernel.cuh\"") || has("\"device/attention/");
     std::ofstream(stem + ".cc") << launch.source << R"(
 namespace coda::device::precise {}
 using namespace coda::device;

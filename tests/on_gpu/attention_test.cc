@@ -28,6 +28,7 @@ struct Case {
   int64_t value_dim = 64;
   bool causal = true;
   int64_t window = 0;
+  double soft_cap = 0;
 
   int64_t rows() const { return sequences * tokens; }
   OpaqueCall call(bool backward) const {
@@ -39,7 +40,8 @@ struct Case {
                        {"value_dim", value_dim},
                        {"scale", 1 / std::sqrt(static_cast<double>(head_dim))},
                        {"causal", causal ? 1 : 0},
-                       {"window", window}};
+                       {"window", window},
+                       {"soft_cap", soft_cap}};
     call.sizes = {{"sequence", Dim(tokens)}};
     call.inputs = backward ? std::vector<std::string>{"q", "k", "v", "y", "lse", "dy"}
                            : std::vector<std::string>{"q", "k", "v"};
@@ -196,6 +198,20 @@ const Case kCases[] = {
     {1, 515, 3, 1, 256, 256},      {2, 96, 6, 6, 192, 128},          {4, 33, 16, 1, 32, 32},
 };
 
+// cuDNN does not take these.
+const Case kCapped[] = {
+    {2, 200, 4, 2, 64, 64, true, 0, 20},
+    {1, 300, 2, 1, 128, 128, false, 0, 5},
+    {1, 260, 4, 2, 256, 256, true, 100, 50},
+};
+
+::testing::Message text(const Case& c) {
+  return ::testing::Message() << c.sequences << " x " << c.tokens << ", heads " << c.heads << "/"
+                              << c.kv_heads << " of " << c.head_dim << " and " << c.value_dim
+                              << ", causal " << c.causal << ", window " << c.window << ", soft-cap "
+                              << c.soft_cap;
+}
+
 class AttentionOnGpu : public OnGpuWith<std::tuple<DType, GpuAttention>> {};
 
 // Shares and their gradients are rounded to 16 bits before the second product, as the products of a
@@ -205,10 +221,7 @@ TEST_P(AttentionOnGpu, IsItsDefinition) {
   const auto gpu = backend_with(attention);
   const double bound = dtype == DType::bf16 ? 0.012 : 0.0016;
   for (const Case& c : kCases) {
-    SCOPED_TRACE(::testing::Message()
-                 << c.sequences << " x " << c.tokens << ", heads " << c.heads << "/" << c.kv_heads
-                 << " of " << c.head_dim << " and " << c.value_dim << ", causal " << c.causal
-                 << ", window " << c.window);
+    SCOPED_TRACE(text(c));
     const Tensors inputs = inputs_of(c, dtype);
     ::testing::internal::CaptureStderr();
     const Tensors forward = run(c, false, dtype, inputs, *gpu);
@@ -252,8 +265,43 @@ TEST_F(OnGpu, AttentionInPartsIsItsDefinitionAndTheSameBitsEachTime) {
   }
 }
 
-// What cuDNN does not take runs on the plain kernel, and a notice says so once.
-TEST_F(OnGpu, ASoftCapRunsOnThePlainKernel) {
+class OwnAttentionOnGpu : public OnGpuWith<DType> {};
+
+// The library's own kernels: with a soft-cap, and for random shapes.
+TEST_P(OwnAttentionOnGpu, IsItsDefinitionAndTheSameBitsEachTime) {
+  const DType dtype = GetParam();
+  const auto gpu = backend_with(GpuAttention::plain);
+  const double bound = dtype == DType::bf16 ? 0.012 : 0.0016;
+  std::vector<Case> cases(std::begin(kCapped), std::end(kCapped));
+  std::mt19937 random(dtype == DType::bf16 ? 1 : 2);
+  const auto upto = [&](int64_t most) { return static_cast<int64_t>(random() % most) + 1; };
+  for (int i = 0; i < 24; ++i) {
+    Case c = i % 3 == 0 ? kCapped[0] : i % 3 == 1 ? kCases[0] : kCases[2];
+    c.sequences = upto(3);
+    c.tokens = upto(400);
+    c.kv_heads = upto(3);
+    c.heads = c.kv_heads * upto(4);
+    c.causal = random() % 4 != 0;
+    c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    cases.push_back(c);
+  }
+  for (const Case& c : cases) {
+    SCOPED_TRACE(text(c));
+    const Tensors inputs = inputs_of(c, dtype);
+    const Tensors forward = run(c, false, dtype, inputs, *gpu);
+    const Tensors backward = run(c, true, dtype, inputs, *gpu);
+    expect_close(forward, reference(c, false, inputs), bound);
+    expect_close(backward, reference(c, true, inputs), bound);
+    EXPECT_EQ(forward, run(c, false, dtype, inputs, *gpu, 3));
+    EXPECT_EQ(backward, run(c, true, dtype, inputs, *gpu, 3));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OwnAttentionOnGpu, ::testing::Values(DType::bf16, DType::f16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+// What cuDNN does not take runs on the library's kernels, and a notice says so once.
+TEST_F(OnGpu, ASoftCapRunsOnTheLibrarysKernels) {
   const auto gpu = backend_with(GpuAttention::repeatable);
   OpaqueCall call = Case{2, 64, 2, 2, 64, 64}.call(false);
   call.attributes["soft_cap"] = 30;

@@ -2,9 +2,11 @@
 // Wraps an operation's code and body in the kernel interface that all emitted kernels have.
 #include "gpu/launch/operation_launches.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "gpu/launch/device_pointer.h"
 #include "runtime/operation_call.h"
@@ -33,12 +35,13 @@ class FunctionKernel : public Kernel {
 }  // namespace
 
 KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
+  const size_t pointers = tensors + (kernel.scratch_bytes > 0 ? 1 : 0);
   KernelLaunch launch;
   launch.function = kernel.name;
   launch.source =
       "#include \"device/arguments.cuh\"\n#include \"device/ptx/dependent_launch.cuh\"\n" +
       kernel.code + "\nusing Arguments = coda::device::KernelArguments<0, " +
-      std::to_string(tensors) + ", " + std::to_string(kernel.numbers.size()) +
+      std::to_string(pointers) + ", " + std::to_string(kernel.numbers.size()) +
       ">;\n\nextern \"C\" __global__ void __launch_bounds__(" + std::to_string(kernel.threads) +
       ", 1) " + kernel.name +
       "(const __grid_constant__ Arguments arguments) {\n"
@@ -46,7 +49,8 @@ KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
       "  [[maybe_unused]] const auto n = [&](unsigned i) { return arguments.numbers[i]; };\n"
       "  coda::device::launch_dependents();\n  coda::device::wait_for_predecessor();\n" +
       kernel.body + "}\n";
-  for (size_t i = 0; i < tensors; ++i) launch.pointers.push_back(static_cast<int>(i));
+  // Behind the tensors, the scratch of the call.
+  for (size_t i = 0; i < pointers; ++i) launch.pointers.push_back(static_cast<int>(i));
   launch.numbers = kernel.numbers;
   launch.grid = kernel.grid;
   launch.threads = kernel.threads;
@@ -74,8 +78,15 @@ std::vector<KernelLaunch> lower_call(const OpaqueCall& call, std::span<const Ten
                                  "or `gpu_function`"
                                : ": the operation's work on a GPU is a function, not text"));
   std::vector<KernelLaunch> launches;
-  for (const GpuKernel& kernel : operation.gpu(prepared))
+  int64_t scratch_bytes = 0;
+  for (const GpuKernel& kernel : operation.gpu(prepared)) {
     launches.push_back(launch_of(kernel, tensors.size()));
+    scratch_bytes = std::max(scratch_bytes, kernel.scratch_bytes);
+  }
+  if (scratch_bytes > 0) {
+    const int64_t words = ceil_div(scratch_bytes, int64_t{4});
+    for (KernelLaunch& launch : launches) launch.scratch = {{DType::f32, 1, words, words}};
+  }
   return launches;
 }
 

@@ -15,7 +15,8 @@
 
 namespace coda::gpu {
 
-// A kernel's text as a launch; its pointers are the call's tensors in order.
+// A kernel's text as a launch; its pointers are the call's tensors in order, then the call's
+// scratch if the kernel has some.
 KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors);
 
 // Throws Error naming the first tensor that differs from what the call was prepared for or is not

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention's forward on tensor cores: y and the log-sum-exp of each query's scores. A CTA has a
+// block of queries of one head. It loops over the blocks of keys that some of its queries see, with
+// an online softmax. A block of values is copied while scores are computed, and the next block of
+// keys while the values are summed.
+// Invariant: a query's result does not depend on other queries or on the order of CTAs.
+#pragma once
+
+#include "device/attention/head_rows.cuh"
+#include "device/attention/scores.cuh"
+#include "device/ptx/launch_memory.cuh"
+
+namespace coda::device::attention {
+
+// A row's largest score is replaced only by one that is larger by this much, as an exponent of 2.
+// Probabilities stay below 2^8, and the sums are rarely rescaled.
+inline constexpr float kLargestRise = 8.0f;
+
+// The softmax of a thread's rows over the blocks of keys so far.
+template <u32 kOwnRows>
+struct OnlineSoftmax {
+  float exponent;         // makes a value (ScoreForm) an exponent of 2
+  float top[kOwnRows];    // the value that probabilities are relative to
+  float total[kOwnRows];  // of probabilities, of this thread's columns
+
+  __device__ __forceinline__ explicit OnlineSoftmax(float exponent_of_value)
+      : exponent(exponent_of_value) {
+#pragma unroll
+    for (u32 row = 0; row < kOwnRows; ++row) {
+      top[row] = -kInfinity;
+      total[row] = 0;
+    }
+  }
+
+  // Replaces a block of values by probabilities, and rescales the output.
+  template <u32 kRows, u32 kColumns, u32 kWidth>
+  __device__ __forceinline__ void see(Accumulators<kRows, kColumns>& values,
+                                      Accumulators<kRows, kWidth>& output) {
+    float largest[kOwnRows];
+    bool any_rises = false;
+#pragma unroll
+    for (u32 row = 0; row < kOwnRows; ++row) {
+      largest[row] = top[row];
+#pragma unroll
+      for (u32 i = 0; i < kColumns / 4; ++i) largest[row] = fmaxf(largest[row], values.at(row, i));
+      largest[row] = largest_of_quad(largest[row]);
+      any_rises = any_rises || (largest[row] - top[row]) * exponent > kLargestRise;
+    }
+    if (lanes_that(any_rises) != 0) rescale(largest, output);
+#pragma unroll
+    for (u32 row = 0; row < kOwnRows; ++row) {
+      // A row that has seen no key yet has only values of -infinity.
+      const float base = top[row] == -kInfinity ? 0.0f : top[row] * exponent;
+#pragma unroll
+      for (u32 i = 0; i < kColumns / 4; ++i) {
+        const float p = power_of_two(fmaf(values.at(row, i), exponent, -base));
+        values.at(row, i) = p;
+        total[row] += p;
+      }
+    }
+  }
+
+ private:
+  template <u32 kRows, u32 kWidth>
+  __device__ __forceinline__ void rescale(const float (&largest)[kOwnRows],
+                                          Accumulators<kRows, kWidth>& output) {
+#pragma unroll
+    for (u32 row = 0; row < kOwnRows; ++row) {
+      const float rise = (largest[row] - top[row]) * exponent;
+      if (!(rise > kLargestRise)) continue;
+      const float shrink = power_of_two(-rise);
+      top[row] = largest[row];
+      total[row] *= shrink;
+#pragma unroll
+      for (u32 i = 0; i < kWidth / 4; ++i) output.at(row, i) *= shrink;
+    }
+  }
+};
+
+// Tensors: q [rows, heads * dim], k [rows, kv_heads * dim], v [rows, kv_heads * value_dim], y
+// [rows, heads * value_dim], lse fp32 [rows, heads]. One CTA for each block of queries, head and
+// sequence; the blocks that see the most keys come first.
+template <HeadShape kHead>
+__device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadRows& q,
+                                        const HeadRows& k, const HeadRows& v, const HeadRows& y,
+                                        u64 lse, u32 lse_stride) {
+  constexpr Tiles kTiles = forward_tiles(kHead);
+  constexpr u32 kQueries = kTiles.rows();
+  constexpr u32 kKeys = kTiles.columns;
+  constexpr u32 kDepth = kHead.columns();
+  constexpr u32 kWidth = kHead.value_columns();
+
+  const u32 heads = sizes.sequences() * sizes.heads;
+  const u32 sequence = block_index() % heads / sizes.heads;
+  const u32 head = block_index() % sizes.heads;
+  const u32 first_query =
+      (ceil_div(sizes.sequence, kQueries) - 1 - block_index() / heads) * kQueries;
+  const u32 warp_row = thread_index() / kWarpSize * kTiles.warp_rows;
+  const TokenRows<kHead.dim> keys(k, sequence, sizes.sequence, head / sizes.group());
+  const TokenRows<kHead.value_dim> values(v, sequence, sizes.sequence, head / sizes.group());
+  const SharedRows<kDepth> shared_queries{launch_memory()};
+  const SharedRows<kDepth> shared_keys{shared_queries.at(kQueries, 0)};
+  const SharedRows<kWidth> shared_values{shared_keys.at(kKeys, 0)};
+
+  const ScoreForm<kHead.capped> form(sizes);
+  OnlineSoftmax<kTiles.warp_rows / 8> softmax(form.exponent());
+  Accumulators<kTiles.warp_rows, kWidth> output;
+  output.clear();
+  const TokenSpan seen = sizes.keys_of_block(first_query, kQueries);
+  const u32 end = ceil_div(seen.last, kKeys);
+  u32 block = seen.first / kKeys;
+  copy_rows<kQueries>(shared_queries, TokenRows<kHead.dim>(q, sequence, sizes.sequence, head),
+                      first_query);
+  copy_rows<kKeys>(shared_keys, keys, block * kKeys);
+  sm80::commit_copies();
+  for (; block < end; ++block) {
+    const u32 first_key = block * kKeys;
+    sm80::wait_for_copies<0>();
+    synchronize_block();
+    copy_rows<kKeys>(shared_values, values, first_key);
+    sm80::commit_copies();
+    Accumulators<kTiles.warp_rows, kKeys> scores;
+    scores.clear();
+    add_dot_products<kHead.element>(scores, shared_queries, warp_row, shared_keys);
+    sm80::wait_for_copies<0>();
+    synchronize_block();
+    if (block + 1 < end) copy_rows<kKeys>(shared_keys, keys, first_key + kKeys);
+    sm80::commit_copies();
+    make_values(
+        scores, form, !sizes.sees_all(first_query, kQueries, first_key, kKeys),
+        [&](u32 row) { return sizes.keys_of(first_query + warp_row + row_of(row)); }, first_key);
+    softmax.see(scores, output);
+    add_product<kHead.element>(output, rounded<kHead.element>(scores), shared_values);
+  }
+
+  float inverse[kTiles.warp_rows / 8];
+#pragma unroll
+  for (u32 row = 0; row < kTiles.warp_rows / 8; ++row) {
+    const float total = sum_of_quad(softmax.total[row]);
+    inverse[row] = total == 0 ? 0.0f : 1.0f / total;
+    const u32 query = first_query + warp_row + row_of(row);
+    if (own_lane() % 4 == 0 && query < sizes.sequence) {
+      store_element<Element::f32>(
+          lse, (static_cast<u64>(sequence) * sizes.sequence + query) * lse_stride + head,
+          fmaf(softmax.top[row], form.unit, logf(total)));
+    }
+  }
+  store_rows<kHead.element>(TokenRows<kHead.value_dim>(y, sequence, sizes.sequence, head),
+                            first_query + warp_row, 0, output,
+                            [&](u32 row) { return inverse[row]; });
+}
+
+}  // namespace coda::device::attention

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention's kernels for tensor cores (device/attention/), compiled for the CPU: their errors are
+// at most those of the same computation in 16 bits step by step, for all options. NVRTC compiles
+// them for all head sizes without spills.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+
+#include "device/attention/tiles.cuh"
+#include "gpu/clean_kernels.h"
+#include "gpu/operation_run.h"
+#include "gpu/targets/targets.h"
+
+namespace coda::gpu::of_calls {
+namespace {
+
+// Attention as a framework computes it step by step in 16 bits: each result is rounded, softmax is
+// computed in fp32 or better. The float64 results between the roundings are exact.
+class StepByStep {
+ public:
+  StepByStep(const AttentionCase& c, const Numbers& numbers) : c_(c), in_(numbers) {}
+
+  Numbers forward() {
+    Numbers out{{"y", zeros(c_.heads * c_.value_dim)}};
+    each_row([&](int64_t row, int64_t head, const std::vector<double>& p, int64_t first) {
+      for (int64_t d = 0; d < c_.value_dim; ++d) {
+        double sum = 0;
+        for (size_t j = 0; j < p.size(); ++j) sum += p[j] * v(first + j, head, d);
+        out["y"][row * c_.heads * c_.value_dim + head * c_.value_dim + d] = rounded(sum);
+      }
+    });
+    return out;
+  }
+
+  // Keys and values of a group are copies, whose gradients are rounded, then summed.
+  Numbers backward() {
+    Numbers out{{"dq", zeros(c_.heads * c_.head_dim)}};
+    std::vector<double> dk = zeros(c_.heads * c_.head_dim), dv = zeros(c_.heads * c_.value_dim);
+    each_row([&](int64_t row, int64_t head, const std::vector<double>& p, int64_t first) {
+      const double* dy = &in_.at("dy")[(row * c_.heads + head) * c_.value_dim];
+      std::vector<double> dp(p.size());
+      double dot = 0;
+      for (size_t j = 0; j < p.size(); ++j) {
+        for (int64_t d = 0; d < c_.value_dim; ++d) dp[j] += dy[d] * v(first + j, head, d);
+        dp[j] = rounded(dp[j]);
+        dot += p[j] * dp[j];
+      }
+      double* dq = &out["dq"][(row * c_.heads + head) * c_.head_dim];
+      for (size_t j = 0; j < p.size(); ++j) {
+        const int64_t key = first + static_cast<int64_t>(j);
+        double ds = rounded(p[j] * (dp[j] - dot));
+        if (c_.soft_cap != 0) {
+          const double t = tangent(row, head, key);
+          ds = rounded(rounded(ds * (1 - t * t)));
+        }
+        ds = rounded(ds * kScale);
+        for (int64_t d = 0; d < c_.head_dim; ++d) {
+          dq[d] += ds * k(key, head, d);
+          dk[(key * c_.heads + head) * c_.head_dim + d] += ds * q(row, head, d);
+        }
+        for (int64_t d = 0; d < c_.value_dim; ++d)
+          dv[(key * c_.heads + head) * c_.value_dim + d] += p[j] * dy[d];
+      }
+    });
+    for (double& x : out["dq"]) x = rounded(x);
+    out["dk"] = of_group(dk, c_.head_dim);
+    out["dv"] = of_group(dv, c_.value_dim);
+    return out;
+  }
+
+ private:
+  static constexpr double kScale = 0.3;  // AttentionCase::call's
+
+  int64_t rows() const { return c_.sequences * c_.tokens; }
+  std::vector<double> zeros(int64_t cols) const { return std::vector<double>(rows() * cols); }
+  double rounded(double x) const {
+    char bytes[8];
+    write_element(c_.type, bytes, 0, x);
+    return read_element(c_.type, bytes, 0);
+  }
+  double q(int64_t row, int64_t head, int64_t d) const {
+    return in_.at("q")[(row * c_.heads + head) * c_.head_dim + d];
+  }
+  int64_t kv_head(int64_t head) const { return head / (c_.heads / c_.kv_heads); }
+  double k(int64_t row, int64_t head, int64_t d) const {
+    return in_.at("k")[(row * c_.kv_heads + kv_head(head)) * c_.head_dim + d];
+  }
+  double v(int64_t row, int64_t head, int64_t d) const {
+    return in_.at("v")[(row * c_.kv_heads + kv_head(head)) * c_.value_dim + d];
+  }
+  double scaled(int64_t row, int64_t head, int64_t key) const {
+    double dot = 0;
+    for (int64_t d = 0; d < c_.head_dim; ++d) dot += q(row, head, d) * k(key, head, d);
+    return rounded(rounded(dot) * kScale);
+  }
+  double tangent(int64_t row, int64_t head, int64_t key) const {
+    return rounded(std::tanh(rounded(scaled(row, head, key) / c_.soft_cap)));
+  }
+  double score(int64_t row, int64_t head, int64_t key) const {
+    return c_.soft_cap == 0 ? scaled(row, head, key)
+                            : rounded(c_.soft_cap * tangent(row, head, key));
+  }
+  // use(row, head, rounded probabilities, their first key)
+  template <class Use>
+  void each_row(Use use) const {
+    for (int64_t row = 0; row < rows(); ++row) {
+      const int64_t start = row / c_.tokens * c_.tokens;
+      const int64_t last = c_.causal ? row + 1 : start + c_.tokens;
+      const int64_t first = c_.window == 0 ? start : std::max(start, row + 1 - c_.window);
+      for (int64_t head = 0; head < c_.heads; ++head) {
+        std::vector<double> p;
+        for (int64_t key = first; key < last; ++key) p.push_back(score(row, head, key));
+        const double top = *std::max_element(p.begin(), p.end());
+        double total = 0;
+        for (double& x : p) total += x = std::exp(x - top);
+        for (double& x : p) x = rounded(x / total);
+        use(row, head, p, first);
+      }
+    }
+  }
+  std::vector<double> of_group(const std::vector<double>& of_heads, int64_t dim) const {
+    std::vector<double> sums = zeros(c_.kv_heads * dim);
+    for (size_t i = 0; i < of_heads.size(); ++i) {
+      const int64_t row = static_cast<int64_t>(i) / (c_.heads * dim);
+      const int64_t head = static_cast<int64_t>(i) / dim % c_.heads;
+      sums[(row * c_.kv_heads + kv_head(head)) * dim + static_cast<int64_t>(i) % dim] +=
+          rounded(of_heads[i]);
+    }
+    for (double& x : sums) x = rounded(x);
+    return sums;
+  }
+
+  const AttentionCase& c_;
+  const Numbers& in_;
+};
+
+std::string text(const AttentionCase& c) {
+  std::ostringstream out;
+  out << c.sequences << " x " << c.tokens << ", heads " << c.heads << "/" << c.kv_heads << " of "
+      << c.head_dim << " and " << c.value_dim << ", causal " << c.causal << ", window " << c.window
+      << ", soft-cap " << c.soft_cap << ", " << name_of(c.type);
+  return out.str();
+}
+
+// The errors of small results vary, so those may be a quarter larger than step by step.
+void expect_errors_of(const Numbers& results, const Numbers& exact, const Numbers& stepwise) {
+  for (const auto& [name, steps] : stepwise) {
+    const auto is_tiny = [](double x) { return std::abs(x) < 1e-6; };
+    if (std::ranges::all_of(exact.at(name), is_tiny)) {  // gradients of a single score
+      for (const double x : results.at(name)) ASSERT_LT(std::abs(x), 1e-2) << name;
+      continue;
+    }
+    const double allowed =
+        (steps.size() < 1024 ? 1.25 : 1.0) * relative_error(steps, exact.at(name));
+    EXPECT_LE(relative_error(results.at(name), exact.at(name)), allowed) << name;
+  }
+}
+
+void expect_as_right_as_steps(const AttentionCase& c, HostRows rows) {
+  SCOPED_TRACE(text(c) + ", rows in multiples of " + std::to_string(rows.multiple));
+  Numbers numbers;
+  uint64_t seed = static_cast<uint64_t>(c.tokens);
+  for (const CallTensor& t : c.tensors(true))
+    numbers[t.name] = random_values(t.rows * t.cols, seed++);
+  const Numbers results = results_of_kernels(c.call(false), c.tensors(false), numbers, rows);
+  const Numbers exact = results_of_definition(c.call(false), c.tensors(false), numbers);
+  expect_errors_of(results, exact, StepByStep(c, numbers).forward());
+  EXPECT_LT(relative_error(results.at("lse"), exact.at("lse")), 2e-6) << "lse";
+
+  for (const char* name : {"y", "lse"}) numbers[name] = results.at(name);
+  const Numbers gradients = results_of_kernels(c.call(true), c.tensors(true), numbers, rows);
+  for (const char* name : {"y", "lse"}) numbers[name] = exact.at(name);
+  const Numbers exact_gradients = results_of_definition(c.call(true), c.tensors(true), numbers);
+  expect_errors_of(gradients, exact_gradients, StepByStep(c, numbers).backward());
+}
+
+constexpr HostRows kAligned{.gap = 8, .multiple = 8};
+constexpr HostRows kAnyPitch{.gap = 3, .multiple = 1};
+
+const AttentionCase kMasksAndTails[] = {
+    // More than one block of queries and of keys, with a last block that is not full.
+    {2, 150, 2, 1, 64, 64, true, 0, 0, DType::bf16},
+    {1, 135, 4, 2, 64, 64, false, 0, 0, DType::f16},
+    // Windows of one token, smaller than a block, of a few blocks.
+    {1, 140, 1, 1, 64, 64, true, 1, 0, DType::bf16},
+    {1, 200, 1, 1, 64, 64, true, 17, 0, DType::bf16},
+    {1, 300, 1, 1, 64, 64, true, 130, 0, DType::bf16},
+    // Sequences that are shorter than a tile of the tensor cores.
+    {3, 1, 2, 2, 64, 64, true, 0, 0, DType::bf16},
+    {5, 7, 3, 1, 64, 64, false, 0, 0, DType::f16},
+};
+
+const AttentionCase kHeadSizes[] = {
+    // Not whole steps of a product, not whole pieces, wide ones, in parts.
+    {1, 70, 2, 2, 40, 24, true, 0, 0, DType::bf16},
+    {1, 66, 2, 1, 72, 33, true, 20, 0, DType::f16},
+    {1, 130, 2, 1, 128, 128, true, 0, 0, DType::bf16},
+    {1, 70, 2, 1, 192, 128, true, 0, 0, DType::bf16},
+    {1, 90, 2, 1, 256, 256, true, 0, 30, DType::bf16},
+};
+
+// Flat and steep.
+const AttentionCase kSoftCaps[] = {
+    {1, 150, 2, 1, 64, 64, true, 0, 50, DType::bf16},
+    {1, 150, 2, 1, 64, 64, false, 0, 0.7, DType::f16},
+    {1, 150, 2, 1, 64, 64, true, 40, 5, DType::bf16},
+};
+
+// Errors at most those of the steps in 16 bits.
+TEST(AttentionOnHost, MasksAndTails) {
+  for (const AttentionCase& c : kMasksAndTails) expect_as_right_as_steps(c, kAligned);
+}
+
+TEST(AttentionOnHost, HeadSizes) {
+  for (const AttentionCase& c : kHeadSizes) expect_as_right_as_steps(c, kAligned);
+}
+
+TEST(AttentionOnHost, SoftCaps) {
+  for (const AttentionCase& c : kSoftCaps) expect_as_right_as_steps(c, kAligned);
+}
+
+TEST(AttentionOnHost, RowsOfAnyPitch) {
+  expect_as_right_as_steps(kMasksAndTails[0], kAnyPitch);
+  expect_as_right_as_steps(kHeadSizes[1], kAnyPitch);
+}
+
+TEST(AttentionOnHost, RandomShapesAndOptions) {
+  std::mt19937 random(7);
+  const auto upto = [&](int64_t most) { return static_cast<int64_t>(random() % most) + 1; };
+  for (int i = 0; i < 12; ++i) {
+    AttentionCase c = i % 2 == 0 ? kMasksAndTails[0] : kSoftCaps[0];
+    c.sequences = upto(2);
+    c.tokens = upto(170);
+    c.kv_heads = upto(2);
+    c.heads = c.kv_heads * upto(3);
+    c.causal = random() % 4 != 0;
+    c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    expect_as_right_as_steps(c, random() % 3 == 0 ? kAnyPitch : kAligned);
+  }
+}
+
+// The largest score of a row rises from block to block, once by less than what rescales the sums,
+// once by more, and falls again.
+TEST(AttentionOnHost, RowsWhoseScoresRise) {
+  AttentionCase c{1, 256, 1, 1, 64, 64, false, 0, 0, DType::bf16};
+  Numbers numbers;
+  for (const CallTensor& t : c.tensors(false)) numbers[t.name] = random_values(t.rows * t.cols, 3);
+  constexpr double kSize[] = {0.2, 1, 30, 2};
+  for (int64_t key = 0; key < c.tokens; ++key)
+    for (int64_t d = 0; d < c.head_dim; ++d) numbers["k"][key * c.head_dim + d] *= kSize[key / 64];
+  const Numbers results = results_of_kernels(c.call(false), c.tensors(false), numbers, kAligned);
+  const Numbers exact = results_of_definition(c.call(false), c.tensors(false), numbers);
+  expect_errors_of(results, exact, StepByStep(c, numbers).forward());
+  EXPECT_LT(relative_error(results.at("lse"), exact.at("lse")), 2e-6);
+}
+
+// A row's bits do not depend on the sequences around it.
+TEST(AttentionOnHost, ASequenceByItselfGivesTheSameBits) {
+  const AttentionCase two{2, 100, 2, 1, 64, 64, true, 0, 0, DType::bf16};
+  AttentionCase one = two;
+  one.sequences = 1;
+  Numbers both, second;
+  for (const CallTensor& t : two.tensors(false)) {
+    both[t.name] = random_values(t.rows * t.cols, 5);
+    second[t.name] = {both[t.name].begin() + t.rows / 2 * t.cols, both[t.name].end()};
+  }
+  const Numbers of_two = results_of_kernels(two.call(false), two.tensors(false), both, kAligned);
+  const Numbers of_one = results_of_kernels(one.call(false), one.tensors(false), second, kAligned);
+  for (const auto& [name, values] : of_one)
+    EXPECT_TRUE(std::equal(values.rbegin(), values.rend(), of_two.at(name).rbegin())) << name;
+}
+
+// Scores of infinity and NaN reach the rows that see them, and no others.
+TEST(AttentionOnHost, NaNStaysInTheRowsThatSeeIt) {
+  const AttentionCase c{1, 100, 1, 1, 64, 64, true, 0, 0, DType::bf16};
+  Numbers numbers;
+  for (const CallTensor& t : c.tensors(false)) numbers[t.name] = random_values(t.rows * t.cols, 5);
+  numbers["k"][80 * 64] = std::nan("");
+  const Numbers results = results_of_kernels(c.call(false), c.tensors(false), numbers, kAligned);
+  for (int64_t row = 0; row < c.tokens; ++row)
+    EXPECT_EQ(std::isnan(results.at("y")[row * 64]), row >= 80) << row;
+}
+
+// Every size of a head in steps of 8 fits into the shared memory and the registers of every GPU.
+TEST(Attention, TilesFit) {
+  using namespace device::attention;
+  for (uint32_t dim = 8; dim <= kMostHeadDim; dim += 8) {
+    for (uint32_t value_dim = 8; value_dim <= kMostHeadDim; value_dim += 8) {
+      const HeadShape head{.dim = dim, .value_dim = value_dim};
+      EXPECT_LE(forward_bytes(head, forward_tiles(head)), kMostSharedBytes);
+      EXPECT_LE(backward_queries_bytes(head, backward_queries_tiles(head)), kMostSharedBytes);
+      EXPECT_LE(backward_keys_bytes(head, backward_keys_tiles(head)), kMostSharedBytes);
+    }
+  }
+}
+
+TEST(Attention, KernelsHaveNoDefect) {
+  if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  std::set<std::string> texts;
+  for (const auto& [dim, value_dim] :
+       {std::pair{32, 32}, {64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
+    for (const double soft_cap : {0.0, 50.0}) {
+      AttentionCase c{1, 256, 4, 2, dim, value_dim, true, 0, soft_cap, DType::bf16};
+      if (dim == 80) c.type = DType::f16;
+      for (const bool backward : {false, true})
+        for (const KernelLaunch& launch : launches_of(c.call(backward), c.tensors(backward)))
+          texts.insert(launch.source);
+    }
+  }
+  for (const Target* target : {&sm90(), &sm80()})
+    expect_no_defects(NvrtcCompiler(*target), texts, known_clean_kernels());
+}
+
+}  // namespace
+}  // namespace coda::gpu::of_calls
