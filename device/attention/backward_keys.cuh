@@ -31,7 +31,6 @@ __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 s
   const u32 sequence = index % heads / sizes.kv_heads;
   const u32 kv_head = index % sizes.kv_heads;
   const u32 first_key = index / heads * kKeys;
-  const u32 warp_row = thread_index() / kWarpSize * kTiles.warp_rows;
   const SharedRows<kDepth> shared_keys{launch_memory()};
   const SharedRows<kWidth> shared_values{shared_keys.at(kKeys, 0)};
   const SharedRows<kDepth> shared_queries{shared_values.at(kKeys, 0)};  // two blocks
@@ -86,13 +85,14 @@ __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 s
     sm80::commit_copies();
     Accumulators<kTiles.warp_rows, kQueries> scores;
     scores.clear();
-    add_dot_products<kHead.element>(scores, shared_keys, warp_row, block_queries);
+    add_dot_products<kHead.element>(scores, shared_keys, block_queries);
     Accumulators<kTiles.warp_rows, kQueries> gradients;
     gradients.clear();
-    add_dot_products<kHead.element>(gradients, shared_values, warp_row, shared_dy);
+    add_dot_products<kHead.element>(gradients, shared_values, shared_dy);
     make_values(
         scores, form, !sizes.sees_all(query, kQueries, first_key, kKeys),
-        [&](u32 row) { return sizes.queries_of(first_key + warp_row + row_of(row)); }, query);
+        [&](u32 row) { return sizes.queries_of(first_key + row_of<kTiles.warp_rows>(row)); },
+        query);
     const SharedAddress block_statistics = shared_statistics + buffer * 2 * kVectorBytes;
 #pragma unroll
     for (u32 i = 0; i < scores.kOwnColumns; i += 2) {
@@ -120,11 +120,10 @@ __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 s
     head = next_head;
     query = next_query;
   }
-  store_rows<kHead.element>(TokenRows<kHead.dim>(dk, sequence, sizes.sequence, kv_head),
-                            first_key + warp_row, part * (kDepth / kParts), key_sums,
-                            [&](u32) { return sizes.scale; });
+  store_rows<kHead.element>(TokenRows<kHead.dim>(dk, sequence, sizes.sequence, kv_head), first_key,
+                            part * (kDepth / kParts), key_sums, [&](u32) { return sizes.scale; });
   store_rows<kHead.element>(TokenRows<kHead.value_dim>(dv, sequence, sizes.sequence, kv_head),
-                            first_key + warp_row, part * (kWidth / kParts), value_sums,
+                            first_key, part * (kWidth / kParts), value_sums,
                             [](u32) { return 1.0f; });
 }
 

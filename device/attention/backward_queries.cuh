@@ -91,7 +91,6 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
   constexpr u32 kKeys = kTiles.columns;
   constexpr u32 kDepth = kHead.columns();
   constexpr u32 kWidth = kHead.value_columns();
-  constexpr u32 kOwnRows = kTiles.warp_rows / 8;
 
   const AttentionSizes& sizes = in.sizes;
   const u32 heads = sizes.sequences() * sizes.heads;
@@ -99,13 +98,14 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
   const u32 head = block_index() % sizes.heads;
   const u32 first_query =
       (ceil_div(sizes.sequence, kQueries) - 1 - block_index() / heads) * kQueries;
-  const u32 warp_row = thread_index() / kWarpSize * kTiles.warp_rows;
   const TokenRows<kHead.dim> keys(in.k, sequence, sizes.sequence, head / sizes.group());
   const TokenRows<kHead.value_dim> values(in.v, sequence, sizes.sequence, head / sizes.group());
   const SharedRows<kDepth> shared_queries{launch_memory()};
   const SharedRows<kWidth> shared_dy{shared_queries.at(kQueries, 0)};
   const SharedRows<kDepth> shared_keys{shared_dy.at(kQueries, 0)};  // two blocks
   const SharedRows<kWidth> shared_values{shared_keys.at(2 * kKeys, 0)};
+  // Of each query: its subtracted exponent and its sum of dy * y.
+  const SharedAddress shared_statistics = shared_values.at(kKeys, 0);
 
   const TokenRows<kHead.value_dim> y(in.y, sequence, sizes.sequence, head);
   const TokenRows<kHead.value_dim> dy(in.dy, sequence, sizes.sequence, head);
@@ -119,22 +119,22 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
   copy_rows<kKeys>(shared_values, values, block * kKeys);
   sm80::commit_copies();
 
-  float subtracted[kOwnRows];
-  float dy_y[kOwnRows];
   const Statistics statistics(statistics_data, sizes);
 #pragma unroll
-  for (u32 row = 0; row < kOwnRows; ++row) {
-    const u32 query = first_query + warp_row + row_of(row);
+  for (u32 row = 0; row < kTiles.warp_rows / 8; ++row) {
+    const u32 own = row_of<kTiles.warp_rows>(row);
+    const u32 query = first_query + own;
     const bool exists = query < sizes.sequence;
     const u64 lse_row = static_cast<u64>(sequence) * sizes.sequence + query;
-    subtracted[row] = subtracted_exponent(
+    const float subtracted = subtracted_exponent(
         exists ? load_element<Element::f32>(in.lse, lse_row * in.lse_stride + head) : -kInfinity);
-    dy_y[row] = sum_of_quad(exists ? share_of_dot<kHead.element>(dy, y, query) : 0.0f);
-    if (own_lane() % 4 == 0 && query < statistics.padded) {
-      const u64 index = statistics.at(sizes, sequence, head, query);
-      store_element<Element::f32>(statistics.data, index, subtracted[row]);
-      store_element<Element::f32>(statistics.data, statistics.apart + index, dy_y[row]);
-    }
+    const float dy_y = sum_of_quad(exists ? share_of_dot<kHead.element>(dy, y, query) : 0.0f);
+    if (own_lane() % 4 != 0) continue;
+    store_shared(shared_statistics + own * 8, {__float_as_uint(subtracted), __float_as_uint(dy_y)});
+    if (query >= statistics.padded) continue;
+    const u64 index = statistics.at(sizes, sequence, head, query);
+    store_element<Element::f32>(statistics.data, index, subtracted);
+    store_element<Element::f32>(statistics.data, statistics.apart + index, dy_y);
   }
 
   const ScoreForm<kHead.capped> form(sizes);
@@ -152,26 +152,31 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
     sm80::commit_copies();
     Accumulators<kTiles.warp_rows, kKeys> scores;
     scores.clear();
-    add_dot_products<kHead.element>(scores, shared_queries, warp_row, block_keys);
+    add_dot_products<kHead.element>(scores, shared_queries, block_keys);
     Accumulators<kTiles.warp_rows, kKeys> gradients;
     gradients.clear();
-    add_dot_products<kHead.element>(gradients, shared_dy, warp_row, shared_values);
+    add_dot_products<kHead.element>(gradients, shared_dy, shared_values);
     synchronize_block();
     if (block + 1 < end) copy_rows<kKeys>(shared_values, values, first_key + kKeys);
     sm80::commit_copies();
     make_values(
         scores, form, !sizes.sees_all(first_query, kQueries, first_key, kKeys),
-        [&](u32 row) { return sizes.keys_of(first_query + warp_row + row_of(row)); }, first_key);
+        [&](u32 row) { return sizes.keys_of(first_query + row_of<kTiles.warp_rows>(row)); },
+        first_key);
 #pragma unroll
-    for (u32 row = 0; row < kOwnRows; ++row) {
+    for (u32 row = 0; row < scores.kOwnRows; ++row) {
+      u32 own[2];
+      load_shared(own, shared_statistics + row_of<kTiles.warp_rows>(row) * 8);
 #pragma unroll
-      for (u32 i = 0; i < scores.kOwnColumns; ++i)
-        make_gradient(scores, gradients, form, row, i, subtracted[row], dy_y[row]);
+      for (u32 i = 0; i < scores.kOwnColumns; ++i) {
+        make_gradient(scores, gradients, form, row, i, __uint_as_float(own[0]),
+                      __uint_as_float(own[1]));
+      }
     }
     add_product<kHead.element>(sums, rounded<kHead.element>(gradients), block_keys);
   }
-  store_rows<kHead.element>(TokenRows<kHead.dim>(dq, sequence, sizes.sequence, head),
-                            first_query + warp_row, 0, sums, [&](u32) { return sizes.scale; });
+  store_rows<kHead.element>(TokenRows<kHead.dim>(dq, sequence, sizes.sequence, head), first_query,
+                            0, sums, [&](u32) { return sizes.scale; });
 }
 
 }  // namespace coda::device::attention

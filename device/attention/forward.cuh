@@ -95,7 +95,6 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
   const u32 head = block_index() % sizes.heads;
   const u32 first_query =
       (ceil_div(sizes.sequence, kQueries) - 1 - block_index() / heads) * kQueries;
-  const u32 warp_row = thread_index() / kWarpSize * kTiles.warp_rows;
   const TokenRows<kHead.dim> keys(k, sequence, sizes.sequence, head / sizes.group());
   const TokenRows<kHead.value_dim> values(v, sequence, sizes.sequence, head / sizes.group());
   const SharedRows<kDepth> shared_queries{launch_memory()};
@@ -121,14 +120,15 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
     sm80::commit_copies();
     Accumulators<kTiles.warp_rows, kKeys> scores;
     scores.clear();
-    add_dot_products<kHead.element>(scores, shared_queries, warp_row, shared_keys);
+    add_dot_products<kHead.element>(scores, shared_queries, shared_keys);
     sm80::wait_for_copies<0>();
     synchronize_block();
     if (block + 1 < end) copy_rows<kKeys>(shared_keys, keys, first_key + kKeys);
     sm80::commit_copies();
     make_values(
         scores, form, !sizes.sees_all(first_query, kQueries, first_key, kKeys),
-        [&](u32 row) { return sizes.keys_of(first_query + warp_row + row_of(row)); }, first_key);
+        [&](u32 row) { return sizes.keys_of(first_query + row_of<kTiles.warp_rows>(row)); },
+        first_key);
     softmax.see(scores, output);
     add_product<kHead.element>(output, rounded<kHead.element>(scores), shared_values);
   }
@@ -138,7 +138,7 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
   for (u32 row = 0; row < kTiles.warp_rows / 8; ++row) {
     const float total = sum_of_quad(softmax.total[row]);
     inverse[row] = total == 0 ? 0.0f : 1.0f / total;
-    const u32 query = first_query + warp_row + row_of(row);
+    const u32 query = first_query + row_of<kTiles.warp_rows>(row);
     if (own_lane() % 4 == 0 && query < sizes.sequence) {
       store_element<Element::f32>(
           lse, (static_cast<u64>(sequence) * sizes.sequence + query) * lse_stride + head,
@@ -146,8 +146,7 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
     }
   }
   store_rows<kHead.element>(TokenRows<kHead.value_dim>(y, sequence, sizes.sequence, head),
-                            first_query + warp_row, 0, output,
-                            [&](u32 row) { return inverse[row]; });
+                            first_query, 0, output, [&](u32 row) { return inverse[row]; });
 }
 
 }  // namespace coda::device::attention

@@ -42,10 +42,14 @@ struct Accumulators {
   }
 };
 
-// Where a thread's row and column of Accumulators lie in the matrix. Columns 2 i and 2 i + 1 of a
-// thread are neighbours.
+// Where a thread's row and column of Accumulators lie: the row in the CTA's block, of which each
+// warp has kRows, and the column in the matrix. Columns 2 i and 2 i + 1 of a thread are neighbours.
 __device__ __forceinline__ u32 own_lane() { return thread_index() % kWarpSize; }
-__device__ __forceinline__ u32 row_of(u32 own_row) { return own_lane() / 4 + 8 * own_row; }
+template <u32 kRows>
+__device__ __forceinline__ u32 row_of(u32 own_row) {
+  const u32 thread = thread_index_anew();
+  return thread / kWarpSize * kRows + thread % kWarpSize / 4 + 8 * own_row;
+}
 __device__ __forceinline__ u32 column_of(u32 own_column) {
   return own_lane() % 4 * 2 + own_column / 2 * 8 + own_column % 2;
 }
@@ -83,13 +87,14 @@ __device__ __forceinline__ LeftFragments<kRows, kColumns> rounded(
   return result;
 }
 
-// sums += left[first_row..][kDepth] · right[kColumns][kDepth]ᵀ
+// sums += left[kRows of each warp][kDepth] · right[kColumns][kDepth]ᵀ
 template <Element kElement, u32 kRows, u32 kColumns, u32 kDepth>
 __device__ __forceinline__ void add_dot_products(Accumulators<kRows, kColumns>& x,
-                                                 const SharedRows<kDepth>& left, u32 first_row,
+                                                 const SharedRows<kDepth>& left,
                                                  const SharedRows<kDepth>& right) {
   const u32 lane = own_lane();
-  const SharedAddress left_start = left.at(first_row + lane % 16, lane / 16 * 8);
+  const SharedAddress left_start =
+      left.at(thread_index() / kWarpSize * kRows + lane % 16, lane / 16 * 8);
   const SharedAddress right_start = right.at(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
 #pragma unroll
   for (u32 k = 0; k < kDepth; k += 16) {

@@ -43,40 +43,52 @@ __device__ __forceinline__ void copy_rows(const SharedRows<kWidth>& to,
                                           const TokenRows<kColumns>& from, u32 first) {
   constexpr u32 kRowPieces = kWidth / kPiece;
   constexpr u32 kPieces = kRows * kRowPieces;
-  const auto place_of = [&](u32 piece, auto use) {
-    const u32 row = piece / kRowPieces;
-    const u32 column = piece % kRowPieces * kPiece;
-    const bool exists = first + row < from.tokens && column < kColumns;
-    use(to.at(row, column), exists ? from.at(first + row, column) : from.first,
-        exists ? smaller(kColumns - column, kPiece) : 0);
-  };
-  if (from.is_aligned) {
-#pragma unroll 4
-    for (u32 i = 0; i < ceil_div(kPieces, kThreads); ++i) {
-      const u32 piece = i * kThreads + thread_index();
+  const u32 thread = thread_index_anew();
+  constexpr u32 kTurns = ceil_div(kPieces, kThreads);
+  if (kWidth == kColumns && from.is_aligned && first + kRows <= from.tokens) {
+    constexpr bool kSameColumn = kThreads % kRowPieces == 0;  // in each turn of a thread
+    const u32 own_row = thread / kRowPieces;
+    const u32 own_column = thread % kRowPieces * kPiece;
+    const u64 own = from.at(first + own_row, own_column);
+#pragma unroll
+    for (u32 turn = 0; turn < kTurns; ++turn) {
+      const u32 piece = turn * kThreads + thread;
       if (kPieces % kThreads != 0 && piece >= kPieces) break;
-      place_of(piece, [](SharedAddress place, u64 address, u32 count) {
-        sm80::copy_async(place, address, count * kElementBytes);
-      });
+      if constexpr (kSameColumn) {
+        constexpr u32 kTurnRows = kThreads / kRowPieces;
+        sm80::copy_async(to.at(own_row, own_column) + turn * kTurnRows * row_bytes(kWidth),
+                         own + wide_product(turn * kTurnRows, from.stride));
+      } else {
+        const u32 row = piece / kRowPieces;
+        const u32 column = piece % kRowPieces * kPiece;
+        sm80::copy_async(to.at(row, column), from.at(first + row, column));
+      }
     }
     return;
   }
 #pragma unroll 1
-  for (u32 piece = thread_index(); piece < kPieces; piece += kThreads) {
-    place_of(piece, [](SharedAddress place, u64 address, u32 count) {
+  for (u32 piece = thread; piece < kPieces; piece += kThreads) {
+    const u32 row = piece / kRowPieces;
+    const u32 column = piece % kRowPieces * kPiece;
+    const bool exists = first + row < from.tokens && column < kColumns;
+    const u32 count = exists ? smaller(kColumns - column, kPiece) : 0;
+    const u64 address = exists ? from.at(first + row, column) : from.first;
+    if (from.is_aligned) {
+      sm80::copy_async(to.at(row, column), address, count * kElementBytes);
+    } else {
       const u16* const elements = reinterpret_cast<const u16*>(address);
       u32 words[kPiece / 2] = {};
 #pragma unroll
       for (u32 i = 0; i < kPiece; ++i) {
         if (i < count) words[i / 2] |= static_cast<u32>(elements[i]) << i % 2 * 16;
       }
-      sm80::store_piece(place, words);
-    });
+      sm80::store_piece(to.at(row, column), words);
+    }
   }
 }
 
-// Stores a warp's sums times a factor, which `factor_of` gives for each of a thread's rows. The
-// accumulators' first row is token `first`, and their first column is column `first_column`.
+// Stores the sums times a factor, which `factor_of` gives for each of a thread's rows. The first
+// row of the CTA's block is token `first`, and the first column is column `first_column`.
 template <Element kElement, u32 kRows, u32 kWidth, u32 kColumns, class FactorOf>
 __device__ __forceinline__ void store_rows(const TokenRows<kColumns>& to, u32 first,
                                            u32 first_column,
@@ -84,7 +96,7 @@ __device__ __forceinline__ void store_rows(const TokenRows<kColumns>& to, u32 fi
                                            FactorOf factor_of) {
 #pragma unroll
   for (u32 row = 0; row < kRows / 8; ++row) {
-    const u32 token = first + row_of(row);
+    const u32 token = first + row_of<kRows>(row);
     if (token >= to.tokens) continue;
     const float factor = factor_of(row);
 #pragma unroll

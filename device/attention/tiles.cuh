@@ -51,25 +51,27 @@ constexpr u32 forward_bytes(const HeadShape& head, const Tiles& t) {
   const u32 key = row_bytes(head.columns());
   return t.rows() * key + t.columns * (key + row_bytes(head.value_columns()));
 }
-// The queries and the output's gradients, two blocks of keys, one of values.
+// The queries with two numbers for each, the output's gradients, two blocks of keys, one of values.
 constexpr u32 backward_queries_bytes(const HeadShape& head, const Tiles& t) {
   const u32 key = row_bytes(head.columns());
   const u32 value = row_bytes(head.value_columns());
-  return t.rows() * (key + value) + t.columns * (2 * key + value);
+  return t.rows() * (key + value + 8) + t.columns * (2 * key + value);
 }
 // The keys and values, two blocks of queries with two numbers for each, one block of the output's
 // gradients.
 constexpr u32 backward_keys_bytes(const HeadShape& head, const Tiles& t) {
-  return backward_queries_bytes(head, t) + 2 * t.columns * 8;
+  const u32 key = row_bytes(head.columns());
+  const u32 value = row_bytes(head.value_columns());
+  return t.rows() * (key + value) + t.columns * (2 * (key + 8) + value);
 }
 
-// As many columns as the registers and the shared memory allow, at most 64. A thread has
+// As many columns as the registers and the shared memory allow, at most `most`. A thread has
 // `accumulators` sums of the whole loop, and `products` sums for each element of a block that it
 // holds.
 template <class Bytes>
-constexpr Tiles fitting(const HeadShape& head, u32 warp_rows, u32 accumulators, u32 products,
-                        Bytes bytes) {
-  Tiles tiles{warp_rows, 64};
+constexpr Tiles fitting(const HeadShape& head, u32 warp_rows, u32 most, u32 accumulators,
+                        u32 products, Bytes bytes) {
+  Tiles tiles{warp_rows, most};
   while (tiles.columns > 16 &&
          (accumulators + products * warp_rows * tiles.columns / kWarpSize > kMostAccumulators ||
           bytes(head, tiles) > kMostSharedBytes))
@@ -80,16 +82,20 @@ constexpr Tiles fitting(const HeadShape& head, u32 warp_rows, u32 accumulators, 
 constexpr Tiles forward_tiles(const HeadShape& head) {
   const u32 rows = head.value_columns() <= 128 ? 32 : 16;
   const u32 softmax = 3 * rows / 8;  // numbers that it holds
-  return fitting(head, rows, rows * head.value_columns() / kWarpSize + softmax, 1, forward_bytes);
+  return fitting(head, rows, 64, rows * head.value_columns() / kWarpSize + softmax, 1,
+                 forward_bytes);
 }
 constexpr Tiles backward_queries_tiles(const HeadShape& head) {
   const u32 rows = larger(head.columns(), head.value_columns()) <= 128 ? 32 : 16;
-  return fitting(head, rows, rows * head.columns() / kWarpSize, 2, backward_queries_bytes);
+  const u32 most = rows == 16 || head.columns() <= 80 ? 48 : 32;
+  return fitting(head, rows, most, rows * head.columns() / kWarpSize, 2, backward_queries_bytes);
 }
 constexpr Tiles backward_keys_tiles(const HeadShape& head) {
   const u32 columns = (head.columns() + head.value_columns()) / head.parts();
   const u32 rows = columns <= 128 ? 32 : 16;
-  return fitting(head, rows, rows * columns / kWarpSize, 2, backward_keys_bytes);
+  const u32 products = head.capped ? 3 : 2;  // the compiler keeps slopes too
+  return fitting(head, rows, rows == 32 ? 32 : 48, rows * columns / kWarpSize, products,
+                 backward_keys_bytes);
 }
 
 }  // namespace coda::device::attention

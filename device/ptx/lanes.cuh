@@ -9,6 +9,13 @@
 namespace coda::device {
 
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
+// The same, read anew: the compiler recomputes what follows from it instead of keeping it in
+// registers.
+__device__ __forceinline__ u32 thread_index_anew() {
+  u32 index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
 __device__ __forceinline__ u32 block_threads() { return blockDim.x; }
 __device__ __forceinline__ u32 block_index() { return blockIdx.x; }
 

@@ -8,10 +8,15 @@
 
 namespace coda::device::sm80 {
 
-// Copies `bytes` bytes and fills the rest of the 16 with zeros. Both addresses are multiples of 16.
+// Copies 16 bytes, or `bytes` bytes and fills the rest of the 16 with zeros. Both addresses are
+// multiples of 16.
 __device__ __forceinline__ void copy_async(SharedAddress to, u64 from, u32 bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.byte), "l"(from), "r"(bytes)
                : "memory");
+}
+
+__device__ __forceinline__ void copy_async(SharedAddress to, u64 from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.byte), "l"(from) : "memory");
 }
 
 __device__ __forceinline__ void commit_copies() {

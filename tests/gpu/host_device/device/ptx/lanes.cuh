@@ -15,6 +15,7 @@ namespace coda::device {
 inline HostThreads* host_threads = nullptr;
 
 inline u32 thread_index() { return host_threads->thread; }
+inline u32 thread_index_anew() { return thread_index(); }
 inline u32 block_threads() { return host_threads->threads; }
 inline u32 block_index() { return host_threads->block; }
 inline u32 grid_blocks() { return host_threads->blocks; }

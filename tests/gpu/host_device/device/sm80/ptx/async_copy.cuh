@@ -28,6 +28,7 @@ inline void copy_async(SharedAddress to, u64 from, u32 bytes) {
   if (to.byte % 16 != 0 || from % 16 != 0 || bytes > 16) std::abort();
   host_copies().back().push_back({to, from, bytes});
 }
+inline void copy_async(SharedAddress to, u64 from) { copy_async(to, from, 16); }
 inline void commit_copies() { host_copies().emplace_back(); }
 template <u32 kPending>
 void wait_for_copies() {
