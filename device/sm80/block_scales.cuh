@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block scales of 8-bit operands: the sum of each K block (128 terms) is multiplied by the scales
-// of its rows and columns when it is added to the accumulators. A thread loads the scales of the
-// next block before it multiplies this one. As on sm90 (device/sm90/operand_scales.cuh), B has
-// blocks of 128 x 128.
+// of its rows and columns when it is added to the accumulators. As on sm90
+// (device/sm90/operand_scales.cuh), B has blocks of 128 x 128.
 #pragma once
 
 #include "device/sm80/config.cuh"

@@ -81,21 +81,17 @@ struct Mainloop {
       blocks += Space::k_blocks(arguments, segment);
 #pragma unroll
     for (u32 block = 0; block + 1 < kConfig.stages; ++block) load(arguments, tile, block, block);
-    const auto scales_of = [&](u32 block) {
-      return Scales(arguments, tile, group_row, group_column, block);
-    };
-    Scales next = scales_of(0);
     u32 stage = 0;
     for (u32 block = 0; block < blocks; ++block) {
+      // The scales arrive while the threads wait for the stage.
+      const Scales scales(arguments, tile, group_row, group_column, block);
       wait_for_copies<kConfig.stages - 2>();
       __syncthreads();
       const u32 free = stage == 0 ? kConfig.stages - 1 : stage - 1;
       load(arguments, tile, block + kConfig.stages - 1, free);
       const SharedAddress own = stages + stage * kConfig.stage_bytes();
       if constexpr (kConfig.promotes) {
-        const Scales now = next;
-        if (block + 1 < blocks) next = scales_of(block + 1);
-        multiply_and_promote(own, group_row, group_column, now, accumulators);
+        multiply_and_promote(own, group_row, group_column, scales, accumulators);
       } else {
         multiply(own, group_row, group_column, accumulators);
       }

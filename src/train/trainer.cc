@@ -176,6 +176,10 @@ void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& op
                     Compiled compiled, std::optional<int64_t> workspace) {
   if (options.communicator != nullptr)
     options.communicator->require_same(compared_settings(options, weights, backend.rates()));
+  if (options.eight_bits != EightBits::none) {
+    const std::string why = backend.why_no_eight_bits();
+    require(why.empty(), why + ". Remedy: train in bf16 (--dtype bf16)");
+  }
   const StepPlace place = {
       backend.is_on_host(), options.communicator == nullptr ? 1 : options.communicator->world(),
       workspace ? *workspace : backend.workspace_bytes(compiled.plan, options.sizes),

@@ -68,6 +68,24 @@ TEST(ModelTrainer, LearnsWithProductsInEightBits) {
 
 // The head's products too, a chunk of the logits at a time, the last one shorter: of gradients that
 // are added up over chunks, and over passes.
+// As a GPU without 8-bit floats.
+class WithoutEightBits : public FarBackend {
+ public:
+  std::string why_no_eight_bits() const override { return "this GPU has no 8-bit floats"; }
+};
+
+TEST(ModelTrainer, EightBitsAreRefusedWhereThereAreNone) {
+  const Tokens text = counting_text(500);
+  WithoutEightBits backend;
+  try {
+    ModelTrainer trainer(eight_bit_settings(), text, backend);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "this GPU has no 8-bit floats. Remedy: train in bf16 (--dtype bf16)");
+  }
+}
+
 TEST(ModelTrainer, EightBitsLearnInChunksOfTheLogits) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 2});

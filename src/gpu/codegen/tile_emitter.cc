@@ -35,6 +35,7 @@ struct SpaceText {
   bool by_blocks = false;
   bool leaves_bytes = false;
   int maxima = 0;
+  int turned_planes = 0;  // planes of bytes that are stored by columns
 };
 
 // Effects that need all 64 rows of a block.
@@ -81,8 +82,8 @@ class TileSpaceWriter {
     require(blocks < uint64_t{1} << 26,  // spans are counted in 32 bits
             description() + " has too many tiles for one launch; run it on fewer rows at a time");
     const std::string name = "Space" + id_;
-    return {name,       assemble(name),     static_cast<int64_t>(blocks),
-            by_blocks_, rows_.leaves_bytes, maxima_};
+    return {name,    assemble(name), static_cast<int64_t>(blocks), by_blocks_, rows_.leaves_bytes,
+            maxima_, turned_planes_};
   }
 
  private:
@@ -426,6 +427,7 @@ class TileSpaceWriter {
                     arguments_.comment(t)});
         continue;
       }
+      ++turned_planes_;
       const std::string bytes = "b" + std::to_string(i) + suffix(lies, w);
       before_.line("[[maybe_unused]] TransposedBytes $;", {bytes});
       body_.line("if constexpr (kVector) put_row<$>($, first + r, $);", {type, bytes, stored});
@@ -511,6 +513,7 @@ class TileSpaceWriter {
   ValueText::Made needed_;
   std::set<std::string> raws_;  // names of loaded values
   int maxima_ = 0;              // number of raised maxima
+  int turned_planes_ = 0;       // planes of bytes that are stored by columns
 
   // Sections of the function, in this order.
   Body before_{4};       // scalars, columns, accumulators
@@ -534,6 +537,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   bool by_blocks = false;
   bool leaves_bytes = false;
   int maxima = 0;
+  int turned_planes = 0;
   for (size_t i = 0; i < spaces.size(); ++i) {
     const auto layouts =
         layouts_of_warp(sizes.program(), map, map.spaces[spaces[i]], sizes.values());
@@ -544,6 +548,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
     by_blocks = by_blocks || space.by_blocks;
     leaves_bytes = leaves_bytes || space.leaves_bytes;
     maxima = std::max(maxima, space.maxima);
+    turned_planes = std::max(turned_planes, space.turned_planes);
     const auto first_block = [&](size_t k) {
       return arguments.number("first_block_" + std::to_string(spaces[k]), blocks);
     };
@@ -557,11 +562,14 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
       dispatch.line("if (block_index() < $) return $", {first_block(i + 1), run});
     }
   }
+  // Where no epilogue of a GEMM stores bytes by columns, such a kernel also computes what the
+  // epilogue would, for which half of a multiprocessor's registers are too few.
+  const bool is_epilogue = turned_planes > 2 && sizes.target().planes.most_bytes == 0;
   return launch_of(
       KernelParts::plain(
           identifier(sizes.program().name + "_tiles"), {"kernels/tile_kernel.cuh"}, structs,
           // Joining bytes unrolls rows, which would leave too few registers for a second block.
-          filled("__launch_bounds__(kTileThreads, $)", {leaves_bytes ? "2" : "1"}),
+          filled("__launch_bounds__(kTileThreads, $)", {leaves_bytes && !is_epilogue ? "2" : "1"}),
           by_blocks ? filled("  __shared__ float scratch[kTileScratch + $ * kTileWarps];\n",
                              {std::to_string(maxima)})
                     : "  float* const scratch = nullptr;\n",
