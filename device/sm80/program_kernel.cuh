@@ -56,6 +56,10 @@ struct TileEpilogue {
     FragmentPosition position = tile;
     position.row += kBlock * kBlockRows;
     position.column += kIndex * kSubTileColumns;
+    // The shuffle hides common subexpressions of sub-tiles. In a walk over groups, the assembler
+    // would keep masks and addresses of all sub-tiles in registers and spill them.
+    if constexpr (kSpan != 0)
+      position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
     const FragmentPosition first = position;
     u32 loaded[1][4];
     if constexpr (kSpan != 0) {
