@@ -161,11 +161,15 @@ class Peft(_Loop):
         self._same(self._steps, lambda: self._adapted(torch.bfloat16), _LAYERS + 12, rtol=5e-3)
 
     def test_dora(self):
-        """Each DoRA module of PEFT breaks Dynamo's graph."""
-        recorder = self._same(self._steps, lambda: self._adapted(use_dora=True), 2)
+        """With PyTorch 2.13 each DoRA module of PEFT breaks Dynamo's graph, with 2.11 and 2.15
+        none does."""
+        breaks = torch.__version__.startswith("2.13.")
+        count = _LAYERS + (12 if breaks else 24)
+        recorder = self._same(self._steps, lambda: self._adapted(use_dora=True),
+                              2 if breaks else count)
         layers = Report.of(recorder.reports).layers
         alone = {layer.kind.rpartition(".")[2] for layer in layers if not layer.is_fused}
-        self.assertEqual((len(layers), alone), (_LAYERS + 12, {"k_proj", "o_proj"}))
+        self.assertEqual((len(layers), alone), (count, {"k_proj", "o_proj"} if breaks else set()))
 
     def test_adapters_added_after_compiling(self):
         from peft import LoraConfig, inject_adapter_in_model
