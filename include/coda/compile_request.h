@@ -48,10 +48,10 @@ struct CompileRequest {
 };
 
 // Values as large as [rows, vocabulary] are computed and consumed in blocks of rows instead of
-// being stored whole, if they take more than 256 MiB and blocks reduce memory. For
-// Objective::memory a block takes 128 MiB or an eighth of the whole, whichever is more. For
-// Objective::speed blocks are so large that adding each block's contribution to a weight's gradient
-// takes at most a sixth of its GEMM's time (4096 rows on an H200).
+// being stored whole, if they take more than 256 MiB and blocks reduce memory. A block takes at
+// least 128 MiB and an eighth of the whole. Where each block adds to a weight's gradient, blocks
+// are so large that the addition takes at most a sixth of the gradient's GEMM time (4096 rows on an
+// H200); for Objective::memory, however, no larger than half of the whole.
 inline constexpr int64_t kAutomaticChunkRows = -1;
 
 // Which GEMMs with bf16 operands run in 8 bits (coda/eight_bits.h).

@@ -410,10 +410,11 @@ TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
   const Plan small = loops(2048, 32768, 256);  // 256 MiB
   EXPECT_TRUE(small.loops.empty());
   EXPECT_THAT(small.notes.at(0), HasSubstr("[M, 32768] takes 268.4 MB, chunks begin above"));
-  EXPECT_EQ(loops(2049, 32768, 256).loops.at(0).rows, 1024);   // 128 MiB
-  EXPECT_EQ(loops(16384, 32768, 256).loops.at(0).rows, 2048);  // an eighth
-  // Where speed comes first, sums in fp32 are not added to so often.
-  EXPECT_EQ(loops(16384, 32768, 256, Objective::speed).loops.at(0).rows, 4096);
+  // Sums in fp32 are not added to more often than every 4096 rows on an H200.
+  EXPECT_EQ(loops(16384, 32768, 256).loops.at(0).rows, 4096);
+  EXPECT_EQ(loops(65536, 32768, 256).loops.at(0).rows, 8192);  // an eighth
+  EXPECT_EQ(loops(6000, 32768, 256).loops.at(0).rows, 3008);   // half, in spans of 64 rows
+  EXPECT_EQ(loops(6000, 32768, 256, Objective::speed).loops.at(0).rows, 4096);
   const Plan deep = loops(2049, 32768, 4096);
   EXPECT_TRUE(deep.loops.empty());
   EXPECT_THAT(deep.notes.at(0), HasSubstr("their sums in fp32 take 536.9 MB"));

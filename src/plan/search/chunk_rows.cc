@@ -17,8 +17,8 @@ constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kWholeUpTo = 256 * kMiB;
 constexpr int64_t kBlock = 128 * kMiB;  // smaller blocks read the weight too often
 constexpr int64_t kMostBlocks = 8;
-// For speed: the largest share of a gradient's GEMM time that may be spent on adding to it, because
-// the fp32 gradient is read and written once per block.
+// The largest share of a gradient's GEMM time that may be spent on adding to it, because the fp32
+// gradient is read and written once per block. For Objective::memory there are two blocks at least.
 constexpr double kMostAdding = 1.0 / 6;
 
 // Blocks end at partial boundaries, so that column partials do not depend on the block size.
@@ -48,8 +48,11 @@ ChunkRows choose_chunk_rows(const JointGraph& joint, const CompileOptions& optio
     return {0, shape.text() + " takes " + mb(all * row) + ", chunks begin above " + mb(kWholeUpTo)};
   }
   int64_t rows = in_spans(std::max(ceil_div(kBlock, row), all / kMostBlocks));
-  if (options.objective == Objective::speed && !joint.chunked.sums.empty())
-    rows = std::max(rows, rows_for_sums(options.rates));
+  if (!joint.chunked.sums.empty()) {
+    const int64_t most =
+        options.objective == Objective::speed ? all : in_spans(ceil_div(all, int64_t{2}));
+    rows = std::max(rows, std::min(rows_for_sums(options.rates), most));
+  }
   int64_t sums = 0;
   for (int id : joint.chunked.sums) {
     const Shape& sum = joint.graph->node(id).shape;
