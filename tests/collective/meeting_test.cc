@@ -121,6 +121,18 @@ TEST(Meeting, IdleAndSlowOnesHoldNobody) {
   EXPECT_LE(lines_of(ended.printed), 8);
 }
 
+// Who comes is asked at once, however many are silent: the longest silent ones make room.
+TEST(Meeting, SilentOnesMakeRoomForOthers) {
+  Gathering gathering(kSecret);
+  std::vector<Spoken> idle(300);
+  for (Spoken& one : idle) {
+    one.socket = connect_until("127.0.0.1", gathering.port, soon());
+    ASSERT_TRUE(receive_until(one.socket, one.inbox, soon()));
+  }
+  gathering.come();
+  EXPECT_THAT(gathering.finish(), HasSubstr("it has said nothing while many others came"));
+}
+
 TEST(Meeting, NobodyHoldsRank0BehindItsDeadline) {
   Gathering gathering(kSecret, 1);
   std::vector<Socket> idle;
@@ -139,17 +151,24 @@ TEST(Meeting, StrangersAreTurnedAwayAndNamed) {
     receive_until(stranger.socket, stranger.inbox, soon());
     ::send(stranger.socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     const auto message = receive_until(stranger.socket, stranger.inbox, soon());
-    return message ? message->kind : '-';
+    return message ? message->kind + (": " + message->text) : "nothing";
   };
-  EXPECT_EQ(answer("GET / HTTP/1.1\r\n\r\n"), 'N');                   // a length of some GB
-  EXPECT_EQ(answer(std::string("H\xff\xff\xff\xff", 5)), 'N');        // and of 4 GiB
-  EXPECT_EQ(answer(std::string("H\x01\x10\x00\x00", 5)), 'N');        // longer than any hello
-  EXPECT_EQ(answer(std::string("H\x05\x00\x00\x00hello", 10)), 'N');  // of no protocol
-  EXPECT_EQ(answer(std::string("W\x05\x00\x00\x00hello", 10)), 'N');
-  EXPECT_EQ(answer(std::string("H\x0a\x00\x00\x00coda 2\na\nb", 15)), 'N');
+  const std::string too_long = "N: what it says is not what a process of coda says";
+  EXPECT_EQ(answer("GET / HTTP/1.1\r\n\r\n"), too_long);             // a length of some GB
+  EXPECT_EQ(answer(std::string("H\xff\xff\xff\xff", 5)), too_long);  // and of 4 GiB
+  EXPECT_EQ(answer(std::string("H\x01\x10\x00\x00", 5)), too_long);  // longer than any hello
+  EXPECT_EQ(answer(std::string("H\x00\x00\x01\x00", 5)), too_long);
+  EXPECT_EQ(answer(std::string("H\x00\x00\x00\x01", 5)), too_long);
+  const std::string other = "N: what it says is not what a process of this version of coda says";
+  EXPECT_EQ(answer(std::string("H\x05\x00\x00\x00hello", 10)), other);
+  EXPECT_EQ(answer(std::string("W\x05\x00\x00\x00hello", 10)), other);
+  EXPECT_EQ(answer(std::string("H\x0a\0\0\0"
+                               "coda 2\na\nb",
+                               15)),
+            "N: it does not know CODA_JOIN_SECRET");
   gathering.come();
   const std::string said = gathering.finish();
-  EXPECT_EQ(lines_of(said), 6) << said;
+  EXPECT_EQ(lines_of(said), 8) << said;
   EXPECT_THAT(said, HasSubstr("coda: turned away 127.0.0.1: "));
 }
 

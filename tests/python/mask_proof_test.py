@@ -102,7 +102,7 @@ class Chance:
         if kind == "transpose":
             return self._call(kind, x, self._dim(x), self._dim(x))
         if kind == "slice":
-            return self._call(kind, x, self._dim(x), self.draw.choice((None, 0, 1, -2, 3)),
+            return self._call(kind, x, self._dim(x), self.draw.choice((None, 0, 1, -2, 3, -300)),
                               self.draw.choice((None, 2, -1, 100)), self.draw.choice((1, 1, 2)))
         if kind == "select":
             return self._call(kind, x, self._dim(x), self.draw.choice((0, 1, -1)))

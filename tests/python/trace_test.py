@@ -162,6 +162,23 @@ class Traces(unittest.TestCase):
         with mock.patch.object(trace, "_is_plain", lambda node: False):
             self.assertEqual(memories(made.graph), memories(traced(module)[0].graph))
 
+    def test_calls_whose_operands_share_memory_are_another_kind(self):
+        """Of a call with views of its operands as results."""
+        def function(x, y):
+            made = []
+            for _ in range(8):
+                for other in (x.view(3, 3), y):
+                    made += [part.mT for part in torch.broadcast_tensors(x, other)]
+            return made
+
+        module, _ = dynamos_graph(function, torch.randn(3, 3), torch.randn(3, 3))
+        made, count = traced(module)
+        self.assertGreater(count, 1)
+        of_x, also_of_x, again_of_x, of_y = (
+            node.meta[trace.MEMORY] for node in made.graph.output_node().args[0][:4])
+        self.assertEqual((of_x, of_x), (also_of_x, again_of_x))
+        self.assertNotEqual(of_x, of_y)
+
     def test_graphs_that_are_like_each_other_share_their_kinds(self):
         module, _ = dynamos_graph(layers(1), torch.randn(2, 5, 16))
         kinds = {}

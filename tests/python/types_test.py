@@ -10,6 +10,7 @@ import torch._dynamo
 from torch import nn
 from torch.nn import functional
 
+from coda_cpp.torch_backend import autocast, trace
 from compiled import Recorder, error, ids, llama, outcome
 
 WIDTH = 64
@@ -167,12 +168,33 @@ class Types(unittest.TestCase):
                 return functional.gelu(functional.linear(y, w)), y
 
         x, w = torch.randn(16, WIDTH), (torch.randn(WIDTH, WIDTH) / 8).requires_grad_()
-        recorder = Recorder()
+        recorder = Recorder(must_compile=True)
         found = torch.compile(function, backend=recorder)(x, w)
         for one, expected in zip(found, function(x, w), strict=True):
             self.assertEqual(one.dtype, expected.dtype)
             torch.testing.assert_close(one, expected, rtol=2e-2, atol=2e-1)
         self.assertEqual(len(recorder.reports[0].taken), 2)
+
+    def test_conversions_by_sections_and_writes(self):
+        """A section of another device's autocast changes no conversion, and a tensor is converted
+        anew behind a write."""
+        graph, given = torch.fx.Graph(), (torch.randn(4, WIDTH), torch.randn(WIDTH, WIDTH))
+        x, w = map(graph.placeholder, "xw")
+        x.meta["val"], w.meta["val"] = given
+        entered = [graph.call_function(trace.ENTER_AUTOCAST, (device, dtype, True, True))
+                   for device, dtype in (("cpu", torch.bfloat16), ("cuda", torch.float16))]
+        first = graph.call_function(torch.ops.aten.linear.default, (x, w))
+        graph.call_function(torch.ops.aten.mul_.Tensor, (x, 2))
+        second = graph.call_function(torch.ops.aten.linear.default, (x, w))
+        for node in reversed(entered):
+            graph.call_function(trace.EXIT_AUTOCAST, (node,))
+        graph.output((first, second))
+        first.meta["val"] = second.meta["val"] = torch.empty(4, WIDTH, dtype=torch.bfloat16)
+        autocast.write_out(graph, given, lambda node: node is x)
+        with torch.autocast("cpu", torch.bfloat16):
+            once = functional.linear(*given)
+        found = torch.fx.GraphModule({}, graph)(*given)
+        torch.testing.assert_close(found, (once, 2 * once), rtol=0, atol=0)
 
 
 if __name__ == "__main__":

@@ -397,6 +397,15 @@ class Calls(unittest.TestCase):
                 with self.subTest(str(target), named=list(named)):
                     self.assertEqual(higher_order.node_may_write(node), expected)
 
+    def test_results_in_an_operands_memory(self):
+        graph, given = torch.fx.Graph(), (torch.ones(3), torch.ones(3))
+        operands = [graph.placeholder(name) for name in "xy"]
+        for node, value in zip(operands, given):
+            node.meta["example_value"] = value
+        call = graph.call_function(higher_order.CHECKPOINT, tuple(operands))
+        call.meta["example_value"] = (given[0] * 2, given[0].view(3, 1), given[1][1:])
+        self.assertEqual([higher_order.aliases(call, i) for i in range(3)], [None, 0, 1])
+
 
 class Failures(unittest.TestCase):
     """Whatever of ours fails while a model is compiled, the model runs as without us."""
