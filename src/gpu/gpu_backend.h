@@ -23,8 +23,8 @@ namespace coda::gpu {
 using Lowering = std::function<KernelPlan(const Program&, const DimValues&, const LowerOptions&)>;
 
 struct GpuOptions {
-  int device = -1;     // -1: that of the thread's current CUDA context, else 0
-  std::string target;  // a name of targets/targets.h; empty: CODA_GPU_TARGET, else the GPU's own
+  int device = -1;       // -1: that of the thread's current CUDA context, else 0
+  std::string target{};  // a name of targets/targets.h; empty: CODA_GPU_TARGET, else the GPU's own
   CacheOptions cache;
   unsigned compile_threads = 0;  // 0: one per hardware thread
   Lowering lowering;             // called by several threads concurrently; empty: plan_program()
