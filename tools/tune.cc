@@ -63,6 +63,7 @@ void run(const TuneFlags& flags) {
   require(flags.programs.gpu.name.empty(),
           "--gpu is for --list: coda tune times the GPU of this machine");
   ProgramFlags programs = flags.programs;
+  if (!programs.is_model()) programs.plans();  // mistakes in files come before a missing GPU
   if (const GpuCard* card = find_gpu_card(describe_gpu())) programs.gpu.name = card->name;
   TuneOptions options = flags.options;
   options.target = flags.programs.target;

@@ -49,15 +49,15 @@ TEST(GraphFiles, AreExplainedAsModelsAre) {
   EXPECT_THAT(train.out, AllOf(HasSubstr("attention_backward"), HasSubstr("program forward."),
                                HasSubstr("grad_to_wq"), HasSubstr("unfused")));
   // The plan's own matrices are in what products read, unless --dtype says otherwise.
-  EXPECT_THAT(train.out, HasSubstr("with gradients, fp32, rates"));
+  EXPECT_THAT(train.out, HasSubstr("with gradients, fp32, for a CPU"));
   const TestFolder folder;
   const std::string half = folder.write(
       "half.coda",
       "graph half {\n  store(y, gemm(input(x[M, 8]:bf16), parameter(w[9, 8]:bf16)))\n}\n");
   EXPECT_THAT(run_coda({"explain", half, "--sizes", "M=64"}).out,
-              HasSubstr("gradients, bf16, rates"));
+              HasSubstr("gradients, bf16, for a CPU"));
   EXPECT_THAT(run_coda({"explain", half, "--sizes", "M=64", "--dtype", "fp32"}).out,
-              HasSubstr("gradients, fp32, rates"));
+              HasSubstr("gradients, fp32, for a CPU"));
   const CommandResult eval = run_coda(Words{"explain", kExample, "--task", "eval"} + at);
   EXPECT_THAT(eval.out, Not(HasSubstr("grad_to_")));
   const CommandResult without = run_coda({"explain", kExample});
