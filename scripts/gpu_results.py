@@ -123,8 +123,8 @@ def document(roots, commit, date, logs):
     names = {name for target in targets for name in counts[target]}
     order = [name for name in ABOUT if name in names] + sorted(names - ABOUT.keys())
     lines = ["# The last run of the GPU tests", "",
-             "Written by `scripts/gpu_results.py`, which `make test-gpu` runs. A column for each",
-             "target of kernels ([gpu.md](../gpu.md)).", "",
+             "Written by `scripts/gpu_results.py`, which `make test-gpu` runs. Each target of",
+             "kernels ([gpu.md](../gpu.md)) has a column.", "",
              "| | |", "|---|---|",
              f"| device | {'; '.join(devices)} |", f"| date | {date} |", f"| commit | {commit} |"]
     lines += [f"| {target} | {summary(totals[target], ('passed', 'failed'))} |"

@@ -11,9 +11,10 @@
 
 namespace coda::device::attention {
 
-// dk = scale * sum of ds q and dv = sum of p dy, for each key, over the heads of its group and the
-// queries that see it. One CTA for each block of keys, key-value head, sequence and part of the
-// columns (HeadShape::parts); the blocks that the most queries see come first.
+// Computes dk = scale * sum(ds * q) and dv = sum(p * dy) for each key. The sums run over the heads
+// of the key's group and over the queries that see the key. The grid has one CTA for each
+// combination of key block, key-value head, sequence and part of the columns (HeadShape::parts).
+// Key blocks that the most queries see come first.
 template <HeadShape kHead>
 __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 statistics_data,
                                               const HeadRows& dk, const HeadRows& dv) {

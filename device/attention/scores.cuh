@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the dot product of a query and a key becomes a score, for the tensor-core kernels. A new way
-// to modify a score is added here.
+// How the dot product of a query and a key becomes a score, for the tensor-core kernels. To
+// modify scores in another way, change only this file.
 #pragma once
 
 #include "device/attention/fragments.cuh"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block scales of 8-bit operands: the sum of each K block (128 terms) is multiplied by the scales
-// of its rows and columns when it is added to the accumulators. As on sm90
-// (device/sm90/operand_scales.cuh), B has blocks of 128 x 128.
+// Applies the block scales of 8-bit operands. The partial sum of each K block (128 terms) is
+// multiplied by the scales of its row and its column, and then added to the accumulator. B has one
+// scale for each block of 128 x 128, as for sm90 (device/sm90/operand_scales.cuh).
 #pragma once
 
 #include "device/sm80/config.cuh"

@@ -91,8 +91,8 @@ struct GpuKernel {
   uint32_t grid = 1;     // blocks
   uint32_t threads = 1;  // per block; a thread has at most 65536 / threads registers
   uint32_t shared_bytes = 0;
-  // Memory that a call's kernels share: an earlier kernel writes what a later one reads. The call
-  // gets the most that one of its kernels asks for.
+  // Bytes of scratch memory that all kernels of a call share, so that a kernel can pass results to
+  // a later one. The backend allocates the maximum over the kernels of the call.
   int64_t scratch_bytes = 0;
 };
 

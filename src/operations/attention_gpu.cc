@@ -58,7 +58,8 @@ struct Call {
             .value_dim = static_cast<uint32_t>(shape.value_dim),
             .capped = shape.soft_cap != 0};
   }
-  // A CTA for each block of `block` tokens of a sequence, each of `heads` heads.
+  // A kernel of device/attention/`function`.cuh. Its grid has one CTA for each head, sequence and
+  // block of `block` tokens; `heads` is the number of query heads, or of key-value heads.
   GpuKernel tensor_core_kernel(const std::string& name, const std::string& function,
                                const std::string& body, int64_t block, int64_t heads,
                                uint32_t shared_bytes) const {

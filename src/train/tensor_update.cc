@@ -76,11 +76,11 @@ struct TensorUpdate::Impl {
   }
 
   Prepared& prepared(const UpdatedTensor& tensor, const Part& part) {
-    Prepared& its = kernels[{part.rows, part.cols, !tensor.bf16.empty(), tensor.decays}];
-    if (its.kernel) return its;
-    its.program = update_on_host(optimizer, !tensor.bf16.empty(), tensor.decays);
-    its.kernel = backend.prepare(its.program, {{"R", part.rows}, {"C", part.cols}});
-    return its;
+    Prepared& update = kernels[{part.rows, part.cols, !tensor.bf16.empty(), tensor.decays}];
+    if (update.kernel) return update;
+    update.program = update_on_host(optimizer, !tensor.bf16.empty(), tensor.decays);
+    update.kernel = backend.prepare(update.program, {{"R", part.rows}, {"C", part.cols}});
+    return update;
   }
 
   void set(const std::string& name, double value) {
@@ -142,11 +142,11 @@ void TensorUpdate::run(std::span<const UpdatedTensor> tensors, double rate, int6
     for (const auto& state : tensor.states) is_whole = is_whole && state.size() == count;
     invariant(is_whole, "TensorUpdate: the arrays of a tensor differ in size");
     for (const Part& part : parts_of(static_cast<int64_t>(count), has_noise(optimizer))) {
-      const Impl::Prepared& its = impl_->prepared(tensor, part);
+      const Impl::Prepared& update = impl_->prepared(tensor, part);
       std::vector<TensorView> views;
-      for (const TensorDecl& decl : its.program.tensors)
+      for (const TensorDecl& decl : update.program.tensors)
         views.push_back(impl_->view(decl.name, tensor, part, first_rows[i]));
-      its.kernel->run(views);
+      update.kernel->run(views);
     }
   }
 }

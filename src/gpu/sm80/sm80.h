@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The targets for GPUs since Ampere. Their kernels use only instructions that all these GPUs have:
-// mma.sync, ldmatrix, cp.async. "sm89" is "sm80" with the instructions for 8-bit floats, which GPUs
-// since Ada have. The kernels are compiled for the GPU's own architecture, with the shared memory
-// that it has. For a GPU that the compiler does not know they are PTX, which the driver compiles;
-// how many registers spill is then not known. Their speed has not been measured.
+// mma.sync, ldmatrix, cp.async. The target "sm89" adds the matrix instructions for 8-bit floats,
+// which GPUs have since Ada. The kernels are compiled for the GPU's own architecture, with the
+// shared memory that it has. For a GPU that the compiler does not know they are PTX, which the
+// driver compiles; how many registers spill is then not known. Their speed has not been measured.
 #pragma once
 
 #include <span>
