@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that build a Graph: products, norms, activations, RoPE, losses, and elementwise
-operations by name. All arguments of a call are values of one graph. Values and numbers can also be
-combined by + - * /.
+"""Functions that build a Graph: products, norms, activations, RoPE, attention, losses, and
+elementwise operations by name. All arguments of a call are values of one graph. Values and numbers
+can also be combined by + - * /.
 
     graph = coda_cpp.Graph()
     x = graph.input("x", ("M", 64))
@@ -10,16 +10,16 @@ combined by + - * /.
 """
 
 from coda_cpp._core import (
-    Value, col_sum, concat_columns, conv1d, cross_entropy, elementwise, gather_rows, geglu,
-    group_repeat, group_sum, layer_norm, linear, merge_pairs, repeat_columns, rms_norm,
-    rms_reciprocal, rope, row_logsumexp, row_m2, row_mean, row_sum, select_column, slice_columns,
-    soft_cap, split_pair, swiglu, transpose)
+    Value, attention, col_sum, concat_columns, conv1d, cross_entropy, elementwise, gather_rows,
+    geglu, group_repeat, group_sum, layer_norm, linear, merge_pairs, repeat_columns, rms_norm,
+    rms_reciprocal, rope, row_logsumexp, row_m2, row_mean, row_sum, select_column,
+    slice_columns, soft_cap, split_pair, swiglu, transpose)
 
-__all__ = ["col_sum", "concat_columns", "conv1d", "cross_entropy", "elementwise", "equal", "erf",
-           "exp", "gather_rows", "geglu", "gelu", "gelu_tanh", "group_repeat", "group_sum",
-           "layer_norm", "less", "linear", "log", "maximum", "merge_pairs", "minimum", "recip",
-           "repeat_columns", "rms_norm", "rms_reciprocal", "rope", "row_logsumexp", "row_m2",
-           "row_mean", "row_sum", "rsqrt", "select", "select_column", "sigmoid", "silu",
+__all__ = ["attention", "col_sum", "concat_columns", "conv1d", "cross_entropy", "elementwise",
+           "equal", "erf", "exp", "gather_rows", "geglu", "gelu", "gelu_tanh", "group_repeat",
+           "group_sum", "layer_norm", "less", "linear", "log", "maximum", "merge_pairs", "minimum",
+           "recip", "repeat_columns", "rms_norm", "rms_reciprocal", "rope", "row_logsumexp",
+           "row_m2", "row_mean", "row_sum", "rsqrt", "select", "select_column", "sigmoid", "silu",
            "slice_columns", "soft_cap", "split_pair", "sqrt", "swiglu", "tanh", "transpose"]
 
 

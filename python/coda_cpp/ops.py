@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators for parts of Transformer blocks, each a product with its epilogue.
+"""Operators for parts of Transformer blocks: products, each with its epilogue, and attention.
 
 Tensors are float32, bfloat16 or float16, with any leading dimensions, on a CPU or on an H100 or
 H200; both operands of a product have the same type. The operators are differentiable with respect
@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 
 from coda_cpp import builders as b
+from coda_cpp._attention import ATTENTION
 from coda_cpp._core import Error, Value
 from coda_cpp._operators import Argument, Given, Operator, declare, require_numbers, require_tensors
 from coda_cpp.function import Output
@@ -321,3 +322,66 @@ def linear_log_prob(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, *,
         {"temperature": temperature, "soft_cap": soft_cap, "offset": offset, "entropy": entropy,
          "chunk_rows": chunk_rows})
     return made[0], made[1] if entropy else None
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False,
+              window: int | None = None, softcap: float | None = None, scale: float | None = None
+              ) -> torch.Tensor:
+    """softmax(scores)·v for each head, without stored scores. A score is q·k times `scale`
+    (default: size ** -0.5), then softcap * tanh(score / softcap) if `softcap` is given (Gemma 2).
+
+    q [batch, heads, tokens, size], k [batch, kv_heads, tokens, size], v [batch, kv_heads, tokens,
+    value_size] -> [batch, heads, tokens, value_size], as torch's scaled_dot_product_attention with
+    enable_gqa: query head h reads key-value head h // (heads // kv_heads). causal: token i sees
+    tokens j <= i. window, only with causal: of these it sees j > i - window, as Hugging Face's
+    sliding_window counts.
+
+    All tensors have one type: float32, bfloat16 or float16; autocast converts them. On a GPU heads
+    have at most 256 elements, and float32 does not use tensor cores and is slow. Transposed
+    [batch, tokens, heads, size] is read in place, also as columns of a fused projection, and the
+    result has this layout; other strides are copied. Results and gradients have the same bits each
+    time. Not supported: dropout, other masks, queries and keys of different lengths.
+    """
+    name, tensors = "attention", {"q": q, "k": k, "v": v}
+    require_tensors(name, list(tensors), list(tensors.values()))
+    for argument, x in tensors.items():
+        if x.dim() != 4:
+            raise Error(f"{name}: argument '{argument}' must be [batch, heads, tokens, size], but "
+                        f"its shape is {list(x.shape)}")
+        if x.device != q.device:
+            raise Error(f"{name}: argument '{argument}' lies on {x.device}, but 'q' on {q.device}")
+    device = q.device.type
+    if device not in ("cpu", "cuda"):
+        raise Error(f"{name}: tensors lie on {q.device}, but must lie on a CPU or a CUDA device")
+    if torch.is_autocast_enabled(device):
+        low = torch.get_autocast_dtype(device)
+        q, k, v = q.to(low), k.to(low), v.to(low)
+    if q.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise Error(f"{name}: argument 'q' must be float32 or bfloat16 or float16, but it is "
+                    f"{q.dtype}; convert it by .to()")
+    if k.dtype != q.dtype or v.dtype != q.dtype:
+        raise Error(f"{name}: 'q', 'k' and 'v' must have one type, but they are {q.dtype}, "
+                    f"{k.dtype} and {v.dtype}; convert them by .to(), or use torch.autocast")
+    batch, heads, tokens, size = q.shape
+    kv_heads, value_size = k.shape[1], v.shape[3]
+    if k.shape != (batch, kv_heads, tokens, size) or (
+            v.shape != (batch, kv_heads, tokens, value_size)):
+        raise Error(f"{name}: k and v must have the batch and the tokens of q {list(q.shape)}, and "
+                    f"k its size, but they are {list(k.shape)} and {list(v.shape)}; for other "
+                    "lengths use torch.nn.functional.scaled_dot_product_attention")
+    if not size or not value_size or not kv_heads or not heads or heads % kv_heads:
+        raise Error(f"{name}: sizes must be positive and the {heads} heads of q a multiple of the "
+                    f"{kv_heads} of k and v, but q is {list(q.shape)} and v {list(v.shape)}")
+    if device == "cuda" and max(size, value_size) > 256:
+        raise Error(f"{name}: on a GPU heads have at most 256 elements, but q is {list(q.shape)} "
+                    f"and v {list(v.shape)}")
+    require_numbers(name, {"window": window or 0, "softcap": softcap or 0, "scale": scale or 0})
+    if window is not None and (not causal or window < 1 or int(window) != window):
+        raise Error(f"{name}: window must be None or, with causal=True, a positive whole number, "
+                    f"but it is {window} with causal={causal}")
+    if softcap is not None and softcap <= 0:
+        raise Error(f"{name}: softcap must be None or positive, but it is {softcap}")
+    made, _ = ATTENTION(
+        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), bool(causal), int(window or 0),
+        float(softcap or 0), float(size ** -0.5 if scale is None else scale))
+    return made.transpose(1, 2)

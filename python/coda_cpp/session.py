@@ -88,10 +88,11 @@ class Runners:
         self._in_background: dict[Any, _precompile.Work] = {}  # of sessions to be replaced
         self._lock = threading.Lock()
 
-    def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int]
-            ) -> None:
-        """Runs the plan on PyTorch tensors, which must be dense and on the device. Temporary memory
-        is allocated for this call only, so the cached sessions of other sizes hold no memory."""
+    def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int],
+            strides: Sequence[int] = ()) -> None:
+        """Runs the plan on PyTorch tensors, which must be on the device. `strides`: the elements
+        between the rows of each tensor; empty: all tensors are dense. Temporary memory is allocated
+        for this call only, so the cached sessions of other sizes hold no memory."""
         import torch
 
         stream = 0
@@ -107,16 +108,16 @@ class Runners:
                     self._in_background.pop(self._kept.popitem(last=False)[0], None)
             self._kept.move_to_end(key)
         if not runner.lent_bytes:
-            runner.run(addresses, stream)
+            runner.run(addresses, stream, 0, strides)
             return
         if device.type == "cuda":
             # From PyTorch's caching allocator, so that its statistics include this memory. The
             # memory may be reused immediately after the call, because later work on this stream
             # runs after the plan.
             memory = torch.empty(runner.lent_bytes, dtype=torch.uint8, device=device)
-            runner.run(addresses, stream, memory.data_ptr())
+            runner.run(addresses, stream, memory.data_ptr(), strides)
         else:
-            _host_memory.run(runner, addresses)
+            _host_memory.run(runner, addresses, strides)
 
     def _is_outdated(self, key: Any) -> bool:
         """Whether faster kernels than the session's have been compiled since it was made."""
@@ -154,14 +155,15 @@ class _HostMemory:
         self._lock = threading.Lock()
         self._memory: Any = None
 
-    def run(self, runner: _core.PlanRunner, addresses: Sequence[int]) -> None:
+    def run(self, runner: _core.PlanRunner, addresses: Sequence[int], strides: Sequence[int]
+            ) -> None:
         import torch
 
         with self._lock:
             if self._memory is None or self._memory.numel() < runner.lent_bytes:
                 self._memory = None
                 self._memory = torch.empty(runner.lent_bytes, dtype=torch.uint8)
-            runner.run(addresses, 0, self._memory.data_ptr())
+            runner.run(addresses, 0, self._memory.data_ptr(), strides)
 
 
 _host_memory = _HostMemory()

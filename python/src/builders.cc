@@ -160,6 +160,29 @@ void bind_builders(nb::module_& module) {
       "Rotates pairs of x [M, heads * head_dim] by row position[i] of cos and sin "
       "[positions, head_dim / 2]; half: pairs (j, j + head_dim / 2) of a head, else (2j, 2j + 1).");
   module.def(
+      "attention",
+      [](const GraphValue& q, const GraphValue& k, const GraphValue& v, const PythonDim& sequence,
+         int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t value_dim, bool causal,
+         int64_t window, std::optional<double> scale, double soft_cap) {
+        const AttentionOptions options{.heads = heads,
+                                       .kv_heads = kv_heads,
+                                       .head_dim = head_dim,
+                                       .value_dim = value_dim,
+                                       .sequence = dim_of(sequence),
+                                       .causal = causal,
+                                       .window = window,
+                                       .scale = scale,
+                                       .soft_cap = soft_cap};
+        return GraphValue{q.graph, attention(q.value(), k.value(), v.value(), options).id};
+      },
+      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("sequence"), nb::arg("heads"),
+      nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("value_dim") = 0, nb::arg("causal") = true,
+      nb::arg("window") = 0, nb::arg("scale") = nb::none(), nb::arg("soft_cap") = 0.0,
+      "softmax(scores)·v over sequences of `sequence` rows: q [M, heads * head_dim], "
+      "k [M, kv_heads * head_dim], v [M, kv_heads * value_dim] -> [M, heads * value_dim]. A score "
+      "is q·k times `scale` (default: head_dim ** -0.5), then soft_cap * tanh(score / soft_cap) if "
+      "soft_cap is not 0. causal: row i sees rows j <= i, and with a window only j > i - window.");
+  module.def(
       "cross_entropy",
       [](const GraphValue& logits, const GraphValue& targets, int64_t ignore_index,
          double label_smoothing, double z_loss) {

@@ -56,21 +56,27 @@ class PlanRunner {
     session_.reset();
   }
 
-  // The addresses of dense tensors in the order given; `stream` is a CUDA stream's handle; `lent`
-  // is the address of lent_bytes() for this run.
-  void run(const std::vector<uintptr_t>& addresses, uintptr_t stream, uintptr_t lent) {
+  // The addresses of tensors in the order given; `stream` is a CUDA stream's handle; `lent` is the
+  // address of lent_bytes() for this run. `strides`: the elements between the rows of each tensor;
+  // empty: all tensors are dense.
+  void run(const std::vector<uintptr_t>& addresses, uintptr_t stream, uintptr_t lent,
+           const std::vector<int64_t>& strides) {
     require(addresses.size() == order_.size(), "a plan of " + std::to_string(order_.size()) +
                                                    " tensors was given " +
                                                    std::to_string(addresses.size()));
+    require(strides.empty() || strides.size() == order_.size(),
+            "give a stride of rows for each tensor, or none");
     const nb::gil_scoped_release released;
     const std::lock_guard lock(backend_->mutex);
     if (!backend_->backend->is_on_host())
       backend_->backend->use_stream(
           Stream::of(reinterpret_cast<void*>(stream)));  // NOLINT: an address of Python's
     for (size_t i = 0; i < order_.size(); ++i) {
-      if (addresses[i] == bound_[i]) continue;  // as weights' mostly are
-      TensorView view = views_[i];
+      TensorView& view = views_[i];
+      const int64_t stride = strides.empty() ? view.cols : strides[i];
+      if (addresses[i] == bound_[i] && stride == view.row_stride) continue;  // as for most weights
       view.data = reinterpret_cast<void*>(addresses[i]);  // NOLINT: an address of Python's
+      view.row_stride = stride;
       session_->bind(order_[i], view);
       bound_[i] = addresses[i];
     }
@@ -146,7 +152,7 @@ void bind_session(nb::module_& module) {
            nb::arg("plan"), nb::arg("backend"), nb::arg("sizes"), nb::arg("order"),
            nb::arg("is_lent") = false)
       .def("run", &PlanRunner::run, nb::arg("addresses"), nb::arg("stream") = 0,
-           nb::arg("lent") = 0)
+           nb::arg("lent") = 0, nb::arg("strides") = std::vector<int64_t>())
       .def_prop_ro("own_bytes", &PlanRunner::own_bytes, "Memory that it holds between runs.")
       .def_prop_ro("lent_bytes", &PlanRunner::lent_bytes, "Memory that each run is to be lent.");
   nb::class_<Updater>(module, "Updater", "An optimizer's step over arrays in the host's memory.")

@@ -6,6 +6,10 @@ mask is provably that of packed documents, or a window, attention runs within do
 (documents.py). The proof uses the graph that computes the mask (mask_proof.py). Other masks are not
 changed.
 
+Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
+With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because
+PyTorch has no fast path for them.
+
 Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
 PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
 """
@@ -13,6 +17,7 @@ PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import operator
 from collections.abc import Iterator, Sequence
@@ -22,7 +27,8 @@ import torch
 from torch import fx
 from torch.backends import cuda
 
-from coda_cpp.torch_backend import documents, mask_proof
+from coda_cpp._attention import ATTENTION
+from coda_cpp.torch_backend import documents, mask_proof, written_out
 from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import is_one, same
 
@@ -69,12 +75,36 @@ def has_documents(query: torch.Tensor) -> bool:
             and torch.cuda.get_device_capability(query.device) >= (8, 0))
 
 
+def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether coda_cpp::attention is faster for such tensors than the operations one by one. On a
+    CPU it took 0.15 to 0.6 of the time of Inductor's code in all tested sizes and types."""
+    if not all(isinstance(size, int) for size in (
+            query.shape[1], query.shape[3], value.shape[1], value.shape[3])):
+        return False
+    if query.device.type == "cpu":
+        return query.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    return (query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16)
+            and max(query.shape[3], value.shape[3]) <= 256
+            and torch.cuda.get_device_capability(query.device) >= (8, 0))
+
+
+@dataclasses.dataclass
+class Told:
+    """Numbers of calls: with is_causal instead of a mask; within documents; and those that were
+    written out and are now one operation."""
+
+    causal: int = 0
+    packed: int = 0
+    written_out: int = 0
+
+
 class Masks:
     """The causal masks of a graph, and the masks of packed documents."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self._graph = graph
-        self._prover = mask_proof.Prover(mask_proof.written(graph))
+        self._written = mask_proof.written(graph)
+        self._prover = mask_proof.Prover(self._written)
         self._bounds: dict[fx.Node, tuple[fx.Node, fx.Node]] = {}
         self.given: list[fx.Node] = []  # masks that are inputs and whose bounds became inputs
 
@@ -111,12 +141,14 @@ class Masks:
         self.given.append(mask)
         return tuple(made)
 
-    def tell(self) -> tuple[int, int]:
+    def tell(self) -> Told:
         """Replaces causal masks of attention calls by is_causal, and passes heads of keys and
         values without repetition. Calls with masks of packed documents become calls of
-        documents.ATTENTION. Returns the numbers of these calls."""
-        causal = packed = 0
+        documents.ATTENTION. Attention that is written out becomes one call."""
+        told = Told()
         for node in list(self._graph.nodes):
+            if node.target is written_out.PRODUCT:
+                told.written_out += self._call_of_formula(node)
             if node.target is not _ATTENTION:
                 continue
             arguments = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
@@ -130,13 +162,52 @@ class Masks:
                 names = ("query", "key", "value", "attn_mask")
                 node.args = tuple(arguments.pop(name) for name in names)
                 node.kwargs = arguments
-                causal += 1
+                told.causal += 1
             elif _may_pack(arguments) and (found := self.packed(mask)) is not None:
                 _narrow(arguments)
                 _pack(node, arguments, self.bounds(mask), found.window)
-                packed += 1
+                told.packed += 1
         self._graph.eliminate_dead_code()
-        return causal, packed
+        return told
+
+    def _call_of_formula(self, node: fx.Node) -> bool:
+        """Replaces the node by one call, if it is the result of attention that is written out, and
+        its mask is proven. Returns whether it was replaced."""
+        found = written_out.formula(node, self._written)
+        if found is None or found.mask is not None and not _is_of(
+                found.mask, found.query, found.key):
+            return False
+        weights, dtype = node.args[0], node.meta["val"].dtype
+        arguments = {"query": found.query, "key": found.key, "value": found.value,
+                     "attn_mask": found.mask, "scale": found.scale}
+        _narrow(arguments)
+        arguments.pop("enable_gqa", None)
+        if any(arguments[name] in self._written for name in ("query", "key", "value")):
+            return False
+        for name in ("key", "value"):
+            if arguments[name].meta["val"].dtype != dtype:
+                arguments[name] = insert(node, _aten.to.dtype, arguments[name], dtype)
+        query, key, value = (arguments[name] for name in ("query", "key", "value"))
+        is_causal = found.mask is not None and self.is_causal(found.mask)
+        packed = None if is_causal or found.mask is None else self.packed(found.mask)
+        if not found.softcap and (is_causal or found.mask is None):
+            is_grouped = not same(key.meta["val"].shape[1], query.meta["val"].shape[1])
+            node.target, node.args = _ATTENTION, (query, key, value, None, 0.0, is_causal)
+            node.kwargs = {"scale": found.scale, "enable_gqa": is_grouped}
+        elif not found.softcap and packed is not None and _may_pack(arguments):
+            _pack(node, arguments, self.bounds(found.mask), packed.window)
+        elif (found.mask is None or is_causal or packed is not None and not packed.has_documents
+              ) and same(query.meta["val"].shape[2], key.meta["val"].shape[2]) and has_kernels(
+                  query.meta["val"], value.meta["val"]):
+            turned = [insert(node, _aten.transpose.int, x, 1, 2) for x in (query, key, value)]
+            made = insert(node, ATTENTION, *turned, found.mask is not None,
+                          packed.window + 1 if packed else 0, found.softcap, found.scale)
+            replace(node, insert(node, _aten.transpose.int, insert(
+                node, operator.getitem, made, 0), 1, 2))
+        else:
+            return False
+        written_out.erase(weights)
+        return True
 
 
 def _narrow(arguments: dict[str, Any]) -> None:

@@ -69,8 +69,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
         report.left.append(f"all: {why}")
         report.layers += linears.unseen(module, str(why))
         return module
-    report.causal += normal.causal_calls
-    report.packed += normal.packed_calls
+    for calls, count in vars(normal.told).items():
+        setattr(report, calls, getattr(report, calls) + count)
     report.layers += linears.mark(normal.module, normal.refused)
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
     proposed = map(without_parts, propose(normal.module.graph, normal.apart, normal.before))
@@ -83,7 +83,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     left: collections.Counter[str] = collections.Counter()
     regions: dict[fx.Node, Region] = {}
-    changes = bool(normal.causal_calls or normal.packed_calls)
+    changes = any(vars(normal.told).values())
     for node in list(fused.graph.nodes):
         if node.op == "call_module":
             part = fused.get_submodule(node.target)

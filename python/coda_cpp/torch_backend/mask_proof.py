@@ -3,9 +3,11 @@
 
 An integer tensor is described as an affine function of its coordinates (Affine) or as elements of
 another tensor (Element), a boolean tensor as the set of coordinates where it is True (Where), and a
-floating-point tensor of zeros and minus infinities as the set where it is 0. A rule for each
-operation describes its result, or raises Unproven. Nothing is known about the values of an integer
-tensor without a description, but equal elements of it are equal.
+floating-point tensor of zeros and minus infinities as the set where it is 0. The least finite
+number of a type counts as minus infinity: scores that it is added to get the weight 0, unless all
+scores of a row are hidden, which no proven mask does. A rule for each operation describes its
+result, or raises Unproven. Nothing is known about the values of an integer tensor without a
+description, but equal elements of it are equal.
 
 The rules are sound because:
 - A dimension of size 1 has only the coordinate 0, so it has no factor, also after broadcasting.
@@ -37,6 +39,9 @@ from coda_cpp.torch_backend.layout import is_one, same
 
 _aten = torch.ops.aten
 _LONGEST = 2**40
+# What masks add to hidden scores. Hugging Face's "eager" adds the least finite number of a type.
+_LEAST = {-math.inf, *(torch.finfo(dtype).min for dtype in (
+    torch.float64, torch.float32, torch.bfloat16, torch.float16))}
 _CONVERSIONS = (_aten.to.dtype, _aten.to.dtype_layout, _aten.to.device, _aten._to_copy.default)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -274,7 +279,7 @@ def _tensor(operand: Any) -> torch.Tensor:
 def _zero_or_less(number: Any) -> Where:
     if number == 0:
         return EVERYWHERE
-    if number == -math.inf:
+    if number in _LEAST:
         return NOWHERE
     raise Unproven
 
@@ -675,9 +680,10 @@ def _besides_causal(prover: Prover, node: fx.Node) -> set[Affine | Order] | None
 class Packed:
     """A causal mask of documents that follow each other: node[..., i, j] requires j <= i, that no
     document begins behind j up to i, and i - j <= window, unless the window is None. So the
-    elements [i, i - 1] say where documents begin."""
+    elements [i, i - 1] say where documents begin. Without documents there is a window."""
 
     window: int | None
+    has_documents: bool = True
 
 
 def packed(prover: Prover, node: fx.Node) -> Packed | None:
@@ -697,7 +703,7 @@ def packed(prover: Prover, node: fx.Node) -> Packed | None:
                if one == Affine(one.constant, column.plus(row, -1).factors)]
     if len(windows) < len(rest - orders) or min(windows, default=1) < 1:
         return None
-    return Packed(min(windows, default=None))
+    return Packed(min(windows, default=None), bool(orders))
 
 
 def _is_contiguous(prover: Prover, equal: Order, row: Affine, column: Affine) -> bool:

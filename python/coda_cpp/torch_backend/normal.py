@@ -61,7 +61,7 @@ class Normal:
         row_order.rewrite(graph)
         loss_forms.rewrite(graph)
         self.masks = attention.Masks(graph)
-        self.causal_calls, self.packed_calls = self.masks.tell()
+        self.told = self.masks.tell()
         _mark_needs(graph, written.memory())
         self.refused: dict[fx.Node, str] = {}
         self.apart: set[tuple[fx.Node, fx.Node]] = set()

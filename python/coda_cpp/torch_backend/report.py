@@ -139,13 +139,15 @@ class Report:
     left: list[str] = dataclasses.field(default_factory=list)
     causal: int = 0  # calls of attention whose mask was replaced by is_causal
     packed: int = 0  # calls of attention whose mask was replaced by the documents' bounds
+    written_out: int = 0  # attention as products and a softmax that became one operation
     notes: list[str] = dataclasses.field(default_factory=list)  # further information for the user
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> Report:
         """The combined report of several graphs of one model."""
-        made = cls(causal=sum(report.causal for report in reports),
-                   packed=sum(report.packed for report in reports))
+        made = cls()
+        for field in ("causal", "packed", "written_out"):
+            setattr(made, field, sum(getattr(report, field) for report in reports))
         for field in ("taken", "without_gain", "layers", "left"):
             setattr(made, field, [one for report in reports for one in getattr(report, field)])
         made.notes = list(dict.fromkeys(note for report in reports for note in report.notes))
@@ -193,6 +195,9 @@ class Report:
         if self.packed:
             lines.append(f"{_count(self.packed, 'call')} of attention with a mask of packed "
                          "documents, or a window: attention runs within documents, without a mask")
+        if self.written_out:
+            lines.append(f"{_count(self.written_out, 'attention')} written out as products and a "
+                         "softmax: fused, so no scores are stored")
         if self.not_fused:
             lines.append("linear layers left to PyTorch:")
             for group, text in grouped(self.not_fused):

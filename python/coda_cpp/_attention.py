@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention as an operator of PyTorch: the graph operation `attention` and its gradient, as a plan
+that reads queries, keys and values where they are in memory.
+
+The operator takes [batch, tokens, heads, size]. A linear layer stores heads in this order, so the
+usual transpose to [batch, heads, tokens, size] costs nothing. Neither does a part of the columns of
+a fused projection, because kernels take the distance of rows. Other strides are copied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from coda_cpp import _core, _precompile, _tensors
+from coda_cpp import builders as b
+from coda_cpp.session import Runners, gpu_of
+
+_NOMINAL = {"M": 4096, "T": 1024}  # for comparing costs; the plan has no choices
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """Everything on which a plan depends. `window`: 0 for none. `softcap`: 0 for none."""
+
+    dtype: str
+    heads: int
+    kv_heads: int
+    size: int
+    value_size: int
+    causal: bool
+    window: int
+    softcap: float
+    scale: float
+    for_gpu: bool
+
+    @functools.cached_property
+    def plans(self) -> tuple[_core.Plan, _core.Plan]:
+        """The forward and the backward. Tensors are matrices with a row for each token."""
+        graph = _core.Graph()
+
+        def rows(name: str, heads: int, size: int) -> _core.Value:
+            return graph.input(name, ("M", heads * size), self.dtype)
+
+        q = rows("q", self.heads, self.size)
+        k = rows("k", self.kv_heads, self.size)
+        v = rows("v", self.kv_heads, self.value_size)
+        y = b.attention(q, k, v, "T", self.heads, self.kv_heads, self.size, self.value_size,
+                        self.causal, self.window, self.scale, self.softcap)
+        plan = _core.compile(
+            graph, [("y", y)], [(y, rows("dy", self.heads, self.value_size))],
+            [(x, f"d{x.name}", self.dtype) for x in (q, k, v)], _NOMINAL, self.dtype,
+            for_gpu=self.for_gpu)
+        return plan.split()
+
+    @functools.cached_property
+    def phases(self) -> tuple[Runners, Runners]:
+        forward, backward = self.plans
+        return Runners(forward), Runners(backward)
+
+
+@functools.cache
+def _kind(*facts: Any) -> _Kind:
+    return _Kind(*facts)  # one object for equal facts, because it caches the plan
+
+
+def _of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, window: int,
+        softcap: float, scale: float) -> _Kind:
+    return _kind(_tensors.torch_dtypes()[query.dtype], int(query.shape[2]), int(key.shape[2]),
+                 int(query.shape[3]), int(value.shape[3]), causal, window, softcap, scale,
+                 query.device.type == "cuda")
+
+
+def _in_rows(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """x [batch, tokens, heads, size], copied unless a token's heads are adjacent and tokens follow
+    at equal distances, and that distance in elements. On a GPU it is also copied if rows are not at
+    multiples of 16 bytes, which cuDNN requires."""
+    batch, tokens, heads, size = x.shape
+    of_batch, of_token, of_head, of_element = x.stride()
+    distance = of_token if tokens > 1 else of_batch
+    dense = heads * size
+    in_place = (
+        (size == 1 or of_element == 1) and (heads == 1 or of_head == size)
+        and (batch == 1 or tokens == 1 or of_batch == tokens * of_token)
+        and (batch * tokens == 1 or distance >= dense)
+        and (not x.is_cuda or x.data_ptr() % 16 == 0 and distance * x.element_size() % 16 == 0))
+    if not in_place:
+        return x.clone(memory_format=torch.contiguous_format), dense
+    return x, dense if batch * tokens == 1 else distance
+
+
+def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str, torch.Tensor]
+         ) -> None:
+    """Runs a phase on tensors [batch, tokens, heads, size]; `made` are dense."""
+    rows = {name: _in_rows(x) for name, x in given.items()}
+    query = given["q"]
+    batch, tokens = query.shape[:2]
+    addresses, strides = [], []
+    for info in runners.tensors:
+        # The log-sum-exp, [batch, tokens, heads], has the plan's own name.
+        name = info.name if info.name in rows or info.name in made else "lse"
+        x, stride = rows[name] if name in rows else (made[name], 0)
+        addresses.append(x.data_ptr())
+        strides.append(stride or x[0, 0].numel())
+    runners.run((("M", batch * tokens), ("T", tokens)), query.device, addresses, strides)
+
+
+@torch.library.custom_op("coda_cpp::attention", mutates_args=())
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool,
+               window: int, softcap: float, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of [batch, tokens, heads, size], and the log-sum-exp of the scores as float32
+    [batch, tokens, heads]. Window and softcap: 0 for none."""
+    made = query.new_empty((*query.shape[:3], value.shape[3]))
+    sums = query.new_empty(query.shape[:3], dtype=torch.float32)
+    if made.numel():
+        forward, _ = _of(query, key, value, causal, window, softcap, scale).phases
+        _run(forward, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums})
+    return made, sums
+
+
+@torch.library.custom_op("coda_cpp::attention_backward", mutates_args=())
+def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+              result: torch.Tensor, sums: torch.Tensor, causal: bool, window: int, softcap: float,
+              scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    made = [x.new_empty(x.shape) for x in (query, key, value)]
+    if query.numel():
+        _, backward = _of(query, key, value, causal, window, softcap, scale).phases
+        _run(backward, {"q": query, "k": key, "v": value, "y": result, "dy": grad},
+             {"lse": sums.contiguous(), **dict(zip(("dq", "dk", "dv"), made))})
+    return tuple(made)
+
+
+def _precompile_for(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *settings: Any
+                    ) -> None:
+    if query.is_cuda:
+        batch, tokens = query.shape[:2]
+        for plan in _of(query, key, value, *settings).plans:
+            _precompile.start(plan, {"M": batch * tokens, "T": tokens}, gpu_of(query.device))
+
+
+@_attention.register_fake
+def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *settings: Any
+      ) -> tuple[torch.Tensor, torch.Tensor]:
+    _precompile_for(query, key, value, *settings)
+    return (query.new_empty((*query.shape[:3], value.shape[3])),
+            query.new_empty(query.shape[:3], dtype=torch.float32))
+
+
+@_backward.register_fake
+def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any
+      ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return tuple(x.new_empty(x.shape) for x in (query, key, value))
+
+
+def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
+    *tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _gradients(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple:
+    return (*_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale),
+            None, None, None, None)
+
+
+_attention.register_autograd(_gradients, setup_context=_save)
+ATTENTION = torch.ops.coda_cpp.attention.default

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognises attention that is written out as operations: softmax(query·keyᵀ * scale + mask)·value,
+with or without a soft-cap of the scores, as Hugging Face's attn_implementation="eager" computes it.
+
+Nothing but the formula may read the scores or the weights, so a model that returns its weights is
+not recognised. Conversions within the formula are dropped: they only round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Container
+from typing import Any
+
+import torch
+from torch import fx
+
+from coda_cpp.torch_backend.layout import same, value_of
+
+_aten = torch.ops.aten
+PRODUCT = _aten.matmul.default
+_SAME_VALUES = {_aten.to.dtype, _aten.contiguous.default, _aten.clone.default, _aten.alias.default}
+_FACTORS = {_aten.mul.Tensor: True, _aten.mul.Scalar: True,
+            _aten.div.Tensor: False, _aten.div.Scalar: False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """softmax(cap(query·keyᵀ * scale) + mask)·value of [batch, heads, tokens, size], where cap(x)
+    is softcap * tanh(x / softcap), or x if softcap is 0. Key and value may have another type than
+    the formula's products."""
+
+    query: fx.Node
+    key: fx.Node
+    value: fx.Node
+    mask: fx.Node | None
+    scale: float
+    softcap: float
+
+
+class _Other(Exception):
+    """The graph computes something else."""
+
+
+def formula(node: fx.Node, written: Container[fx.Node]) -> Formula | None:
+    """The formula whose result is the node, or None. `written`: tensors that are written in place.
+    """
+    try:
+        return _formula(node, written)
+    except _Other:
+        return None
+
+
+def erase(weights: fx.Node) -> None:
+    """Erases the operations that only computed the weights. A dropout must be erased explicitly:
+    PyTorch's elimination of dead code keeps random operations."""
+    if weights.op == "call_function" and not weights.users:
+        used = weights.all_input_nodes
+        weights.graph.erase_node(weights)
+        for one in used:
+            erase(one)
+
+
+def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
+    if node.target is not PRODUCT or node in written or value_of(node).dim() != 4:
+        raise _Other
+    weights = _inner(node.args[0], written)
+    if weights.target is not _aten.softmax.int or weights.args[1] not in (-1, 3):
+        raise _Other
+    if (*weights.args, weights.kwargs.get("dtype"))[2] not in (None, torch.float32):
+        raise _Other
+    sum_ = _inner(weights.args[0], written)
+    mask = None
+    if sum_.target is _aten.add.Tensor and not sum_.kwargs:
+        mask, product, scale, softcap = _masked(*sum_.args, written)
+    else:
+        product, scale, softcap = _scores(sum_, written)
+    query, key_t = product.args
+    if product.kwargs or value_of(query).dim() != 4 or value_of(query).dtype != value_of(
+            node).dtype or not value_of(query).is_floating_point():
+        raise _Other
+    transposed = _source(key_t, written)
+    if transposed.target is not _aten.transpose.int or {
+            dim % 4 for dim in transposed.args[1:]} != {2, 3}:
+        raise _Other
+    key, value = _source(transposed.args[0], written), _source(node.args[1], written)
+    of_query, of_key, of_value = (value_of(x).shape for x in (query, key, value))
+    if len(of_key) != 4 or len(of_value) != 4 or not all(map(
+            same, (*of_query[:2], of_query[3], *of_key[:3]), (*of_key[:2], of_key[3],
+                                                              *of_value[:3]))):
+        raise _Other  # a product broadcasts
+    return Formula(query, key, value, mask, scale, softcap)
+
+
+def _masked(one: Any, other: Any, written: Container[fx.Node]
+            ) -> tuple[fx.Node, fx.Node, float, float]:
+    """The mask, and the scores that it is added to."""
+    try:
+        return (other, *_scores(one, written))
+    except _Other:
+        return (one, *_scores(other, written))
+
+
+def _scores(node: Any, written: Container[fx.Node]) -> tuple[fx.Node, float, float]:
+    """The product query·keyᵀ, the scale and the soft-cap."""
+    behind = before = 1.0  # the factors after and before the tanh
+    is_capped = False
+    while (node := _inner(node, written)).target is not PRODUCT:
+        if node.target is _aten.tanh.default and not is_capped:
+            is_capped, node = True, node.args[0]
+            continue
+        if node.target not in _FACTORS or node.kwargs or not _is_factor(node.args[1]):
+            raise _Other
+        factor = node.args[1] if _FACTORS[node.target] else 1 / node.args[1]
+        if is_capped:
+            before *= factor
+        else:
+            behind *= factor
+        node = node.args[0]
+    return node, before * behind, behind if is_capped else 0.0
+
+
+def _is_factor(number: Any) -> bool:
+    return type(number) in (int, float) and 0 < number < math.inf
+
+
+def _inner(node: Any, written: Container[fx.Node]) -> fx.Node:
+    """The operation of the formula that computes the node, without conversions and dropouts that do
+    nothing."""
+    while isinstance(node, fx.Node) and len(node.users) == 1 and node not in written:
+        if node.target in _SAME_VALUES and _is_float(node.args[0]) and _is_float(node) or (
+                node.target is _aten.dropout.default and (not node.args[2] or node.args[1] == 0)):
+            node = node.args[0]
+        else:
+            return node
+    raise _Other
+
+
+def _source(node: Any, written: Container[fx.Node]) -> fx.Node:
+    """The tensor of which the node is a conversion."""
+    while isinstance(node, fx.Node) and node.target in _SAME_VALUES and _is_float(
+            node.args[0]) and _is_float(node) and node.args[0] not in written:
+        node = node.args[0]
+    if not isinstance(node, fx.Node) or not _is_float(node):
+        raise _Other
+    return node
+
+
+def _is_float(node: Any) -> bool:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.is_floating_point()

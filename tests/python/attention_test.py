@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ops.attention against the formula in float64, and the recognition of that formula in graphs."""
+
+import itertools
+import math
+import unittest
+
+import torch
+import torch._dynamo
+from torch.utils.checkpoint import checkpoint
+from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
+
+import coda_cpp
+from coda_cpp import _attention, ops
+from compiled import SIZES, Recorder, error, ids, llama, outcome
+
+VARIANTS = (
+    {"causal": True}, {"causal": False}, {"causal": True, "softcap": 2.0},
+    {"causal": True, "window": 5}, {"causal": True, "window": 100, "softcap": 0.5, "scale": 0.7},
+    {"causal": False, "softcap": 1.5, "scale": 0.2})
+# Batch, heads, key-value heads, tokens, sizes of keys and of values. A CPU's block has 96 tokens.
+SHAPES = ((2, 4, 4, 37, 16, 16), (1, 4, 2, 97, 24, 8), (2, 3, 1, 1, 8, 8), (1, 2, 1, 200, 7, 40))
+
+
+def seen(tokens, causal, window=None):
+    i, j = torch.arange(tokens)[:, None], torch.arange(tokens)
+    made = j <= i if causal else torch.ones(tokens, tokens, dtype=torch.bool)
+    return made if window is None else made & (j > i - window)
+
+
+def plain(q, k, v, *, causal=False, window=None, softcap=None, scale=None):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    scores = scores.masked_fill(~seen(q.shape[2], causal, window), -torch.inf)
+    return scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype) @ v
+
+
+def tensors(shape, dtype=torch.float32):
+    batch, heads, kv_heads, tokens, size, value_size = shape
+    return [torch.randn(batch, tokens, count, of, dtype=dtype).transpose(1, 2).requires_grad_()
+            for count, of in ((heads, size), (kv_heads, size), (kv_heads, value_size))]
+
+
+def results(function, given, **options):
+    """The result and all gradients."""
+    made = function(*given, **options)
+    upstream = torch.linspace(-1, 1, made.numel()).reshape(made.shape).to(made.dtype)
+    return made, *torch.autograd.grad(made, given, upstream)
+
+
+def _distance(found, exact):
+    found, exact = (torch.cat([x.detach().double().flatten() for x in given])
+                    for given in (found, exact))
+    return (found - exact).norm() / exact.norm()
+
+
+class Operator(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+
+    def test_against_float64(self):
+        """Result and gradients together have at most twice the error of the formula in the same
+        type, which rounds scores too."""
+        for dtype, shape, options in itertools.product(
+                (torch.float32, torch.bfloat16, torch.float16), SHAPES, VARIANTS):
+            with self.subTest(dtype=dtype, shape=shape, **options):
+                given = tensors(shape, dtype)
+                exact = results(plain, [x.detach().double().requires_grad_() for x in given],
+                                **options)
+                found = results(ops.attention, given, **options)
+                self.assertEqual([(x.shape, x.dtype) for x in found],
+                                 [(x.shape, dtype) for x in exact])
+                self.assertLess(_distance(found, exact), torch.finfo(dtype).eps + 2 * _distance(
+                    results(plain, given, **options), exact))
+
+    def test_where_tensors_lie(self):
+        """Columns of a fused projection are read in place; other strides give the same bits."""
+        batch, tokens, heads, size = 2, 19, 3, 8
+        dense = [torch.randn(batch, tokens, heads, size) for _ in range(3)]
+        fused = torch.stack(dense, 2)  # [batch, tokens, 3, heads, size]
+        apart = [x.transpose(1, 2).contiguous() for x in dense]  # [batch, heads, tokens, size]
+        wanted = results(ops.attention, [x.transpose(1, 2).requires_grad_() for x in dense],
+                         causal=True)
+        for name, given, is_in_place in (
+                ("fused", [x.transpose(1, 2) for x in fused.unbind(2)], True),
+                ("apart", apart, False),
+                ("every second", [torch.stack([x, x], -1)[..., 0].transpose(1, 2) for x in dense],
+                 False)):
+            with self.subTest(name):
+                for x in given:
+                    rows, _ = _attention._in_rows(x.transpose(1, 2))
+                    self.assertEqual(rows.data_ptr() == x.data_ptr(), is_in_place)
+                made = results(ops.attention, [x.detach().requires_grad_() for x in given],
+                               causal=True)
+                self.assertTrue(all(map(torch.equal, made, wanted)))
+        self.assertTrue(wanted[0].transpose(1, 2).is_contiguous())
+        expanded = torch.autograd.grad(  # a sum's gradient has strides of 0
+            ops.attention(*(x.requires_grad_() for x in apart)).sum(), apart)
+        self.assertLess(error(expanded[2:], torch.autograd.grad(plain(*apart).sum(), apart)[2:]),
+                        1e-5)
+
+    def test_no_tokens(self):
+        for shape in ((0, 2, 1, 4, 8, 8), (2, 2, 1, 0, 8, 8)):
+            made, *gradients = results(ops.attention, tensors(shape), causal=True)
+            self.assertEqual([made.numel(), *(g.numel() for g in gradients)], [0, 0, 0, 0])
+
+    def test_compiled(self):
+        """One graph for all lengths; autocast; checkpointing."""
+        compiled = torch.compile(ops.attention, backend="aot_eager", fullgraph=True, dynamic=True)
+        options = {"causal": True, "softcap": 2.0, "window": 9}
+        for tokens in (5, 33):
+            given = tensors((2, 4, 2, tokens, 16, 16))
+            self.assertTrue(all(map(torch.equal, results(compiled, given, **options),
+                                    results(ops.attention, given, **options))))
+        given = tensors((2, 4, 2, 20, 16, 16))
+        with torch.autocast("cpu", torch.bfloat16):
+            made = [function(*given, **options) for function in (compiled, ops.attention)]
+        self.assertEqual([x.dtype for x in made], [torch.bfloat16] * 2)
+        self.assertTrue(torch.equal(*made))
+
+        def saved(*given):
+            return checkpoint(ops.attention, *given, use_reentrant=False, **options)
+
+        self.assertTrue(all(map(torch.equal, results(saved, given),
+                                results(ops.attention, given, **options))))
+
+    def test_pytorchs_checks(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            q, k, v = (x.detach().transpose(1, 2).requires_grad_()
+                       for x in tensors((2, 4, 2, 5, 8, 4), dtype))
+            torch.library.opcheck(_attention.ATTENTION, (q, k, v, True, 3, 2.0, 0.3))
+
+    def test_errors(self):
+        q, k, v = tensors((2, 4, 2, 6, 8, 8))
+        for change, words in (
+                ({"q": q[0]}, "'q' must be [batch, heads, tokens, size]"),
+                ({"k": None}, "'k' must be a tensor"),
+                ({"v": v.to_sparse()}, "to_dense"),
+                ({"q": q.double()}, "torch.float64; convert it by .to()"),
+                ({"k": k.half()}, "must have one type"),
+                ({"k": k[:, :, :5], "v": v[:, :, :5]}, "scaled_dot_product_attention"),
+                ({"k": k[..., :7]}, "must have the batch and the tokens of q"),
+                ({"q": q[:, :3]}, "a multiple of the 2 of k and v"),
+                ({"v": v[..., :0]}, "sizes must be positive"),
+                ({"q": q.to("meta"), "k": k.to("meta"), "v": v.to("meta")}, "must lie on a CPU"),
+                ({"k": k.to("meta")}, "'k' lies on meta"),
+                ({"window": 3}, "with causal=True"),
+                ({"window": 0, "causal": True}, "a positive whole number"),
+                ({"window": 2.5, "causal": True}, "a positive whole number"),
+                ({"softcap": -1.0}, "softcap must be None or positive"),
+                ({"softcap": 0.0}, "softcap must be None or positive"),
+                ({"scale": math.inf}, "scale must be a finite number")):
+            with self.subTest(words), self.assertRaises(coda_cpp.Error) as caught:
+                ops.attention(**{"q": q, "k": k, "v": v, **change})
+            self.assertIn(words, str(caught.exception))
+            self.assertTrue(str(caught.exception).startswith("attention: "))
+
+
+def repeated(x, times):
+    """As Hugging Face's repeat_kv."""
+    batch, heads, tokens, size = x.shape
+    return x[:, :, None].expand(batch, heads, times, tokens, size).reshape(
+        batch, heads * times, tokens, size)
+
+
+def added(q, causal=True, window=None, least=None):
+    """A mask as Hugging Face's eager_mask makes it."""
+    least = torch.finfo(q.dtype).min if least is None else least
+    return torch.where(seen(q.shape[2], causal, window)[None, None],
+                       torch.zeros((), dtype=q.dtype), least)
+
+
+def eager(q, k, v, scores=lambda x: x * 0.3, mask=added, weights=lambda x: x):
+    k, v = (repeated(x, q.shape[1] // x.shape[1]) for x in (k, v))
+    made = scores(q @ k.transpose(2, 3))
+    if mask is not None:
+        made = made + mask(q)
+    made = torch.nn.functional.softmax(made, dim=-1, dtype=torch.float32).to(q.dtype)
+    return weights(made) @ v
+
+
+def capped(x):
+    return torch.tanh(x * 0.3 / 2.0) * 2.0
+
+
+class WrittenOut(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+
+    def _recognised(self, function, given, limit=1e-5):
+        """The number of attentions that are fused. Results and gradients are compared."""
+        recorder = Recorder(must_compile=True)
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend=recorder, dynamic=False)
+        for found, expected in zip(results(compiled, given), results(function, given)):
+            self.assertLess((found - expected).norm() / expected.norm(), limit)
+        return sum(report.written_out for report in recorder.reports)
+
+    def test_formulas(self):
+        given = tensors((2, 4, 2, 40, 16, 24))
+        for name, changes in {
+                "plain": {},
+                "divided": {"scores": lambda x: x / 4},
+                "soft-cap": {"scores": capped},
+                "written in place": {"scores": lambda x: capped(x).mul_(0.5)},
+                "of one factor": {"scores": lambda x: torch.tanh(x / 8) * 2},
+                "window": {"mask": lambda q: added(q, window=7)},
+                "soft-cap and window": {
+                    "scores": capped, "mask": lambda q: added(q, window=7)},
+                "infinite": {"mask": lambda q: added(q, least=-torch.inf)},
+                "no mask": {"mask": None},
+                "no mask, soft-cap": {"mask": None, "scores": capped},
+                "no dropout": {
+                    "weights": lambda x: torch.nn.functional.dropout(x, 0.0, training=True)},
+                "dropout in evaluation": {"scores": capped, "weights": lambda x: (
+                    torch.nn.functional.dropout(x, 0.5, training=False))}}.items():
+            with self.subTest(name):
+                self.assertEqual(self._recognised(
+                    lambda q, k, v, c=changes: eager(q, k, v, **c), given), 1)
+
+    def test_what_stays(self):
+        given = tensors((2, 4, 2, 40, 16, 24))
+        unproven = torch.rand(40, 40) < 0.7
+
+        def with_weights(q, k, v):
+            kept = []
+            made = eager(q, k, v, scores=capped, weights=lambda x: kept.append(x) or x)
+            return made * kept[0].square().sum(-1, keepdim=True)
+
+        for name, function in {
+                "weights": with_weights,
+                "a mask that is given": lambda q, k, v: eager(
+                    q, k, v, capped, lambda q: torch.where(unproven | seen(40, True), 0.0, -1e9)),
+                "a bias": lambda q, k, v: eager(q, k, v, capped, lambda q: added(q) * 1e-40),
+                "not causal": lambda q, k, v: eager(
+                    q, k, v, capped, lambda q: added(q).transpose(2, 3)),
+                "a negative scale": lambda q, k, v: eager(q, k, v, lambda x: x * -0.3),
+                "squares": lambda q, k, v: eager(q, k, v, lambda x: x * x),
+                "two tanh": lambda q, k, v: eager(q, k, v, lambda x: torch.tanh(capped(x))),
+                "another dimension": lambda q, k, v: (
+                    capped(q @ repeated(k, 2).transpose(2, 3)).softmax(-2) @ repeated(v, 2)),
+                "fewer keys": lambda q, k, v: eager(
+                    q, k[:, :, :30], v[:, :, :30], capped, mask=None)}.items():
+            with self.subTest(name):
+                self.assertEqual(self._recognised(function, given), 0)
+
+    def _trained(self, model, layers, limit=1e-5, **options):
+        """Two lengths, with and without an error of its own."""
+        recorder = Recorder(must_compile=True, **options)
+        compiled = torch.compile(model, backend=recorder)
+        for tokens in (24, 33, 50):
+            batch = {"input_ids": ids(2, tokens)}
+            batch["labels"] = batch["input_ids"]
+            loss, gradients = outcome(compiled, model, **batch)
+            expected_loss, expected = outcome(model, model, **batch)
+            self.assertLess(abs(loss - expected_loss) / expected_loss, limit)
+            self.assertLess(error(gradients, expected) / len(expected) ** .5, limit)
+        for report in recorder.reports:
+            self.assertEqual(report.written_out, layers)
+            self.assertFalse([line for line in report.left if "softmax" in line or "tanh" in line])
+            self.assertIn(f"{layers} attentions written out", report.text())
+        self.assertLessEqual(len(recorder.reports), 2)  # any length is the second graph
+
+    def test_gemma2(self):
+        """Layers with a window and without one, soft-capped, which PyTorch has no attention for."""
+        for checkpointed in (False, True):
+            with self.subTest(checkpointed=checkpointed):
+                torch._dynamo.reset()
+                model = Gemma2ForCausalLM(Gemma2Config(
+                    **SIZES, sliding_window=10, attn_logit_softcapping=0.5,
+                    attn_implementation="eager")).train()
+                if checkpointed:
+                    model.gradient_checkpointing_enable({"use_reentrant": False})
+                self._trained(model, 2)
+
+    def test_other_models(self):
+        self._trained(llama(attn_implementation="eager"), 2)
+        torch._dynamo.reset()
+        self._trained(MistralForCausalLM(MistralConfig(
+            **SIZES, sliding_window=10, attn_implementation="eager")), 2)
+
+    def test_in_16_bits(self):
+        """No less exact than eager, in bf16 and under autocast."""
+        model = Gemma2ForCausalLM(Gemma2Config(
+            **SIZES, sliding_window=10, attn_implementation="eager"))
+        tokens = ids(2, 40)
+
+        def trained(called, parameters, **options):
+            with torch.autocast("cpu", torch.bfloat16, **options):
+                loss = called(input_ids=tokens, labels=tokens).loss
+            return loss.detach(), *torch.autograd.grad(loss, list(parameters.parameters()))
+
+        for name, enabled in (("autocast", True), ("bf16", False)):
+            with self.subTest(name):
+                model = model.float() if enabled else model.bfloat16()
+                exact = Gemma2ForCausalLM(model.config).double()
+                exact.load_state_dict(model.state_dict())
+                torch._dynamo.reset()
+                recorder = Recorder(must_compile=True)
+                compiled = torch.compile(model, backend=recorder)
+                wanted = trained(exact, exact, enabled=False)
+                found = error(trained(compiled, model, enabled=enabled), wanted)
+                self.assertLess(found, error(trained(model, model, enabled=enabled), wanted))
+                self.assertEqual(recorder.reports[0].written_out, 2)
+
+    def test_documents_stay(self):
+        """The operation knows no documents."""
+        model = Gemma2ForCausalLM(Gemma2Config(
+            **SIZES, sliding_window=6, attn_implementation="eager"))
+        places = torch.cat([torch.arange(9), torch.arange(15)])[None]
+        batch = {"input_ids": ids(1, 24), "position_ids": places}
+        recorder = Recorder(must_compile=True)
+        compiled = torch.compile(model, backend=recorder)
+        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits)
+        self.assertEqual(recorder.reports[0].written_out, 0)
+
+    def test_padding_is_not_dropped(self):
+        model = Gemma2ForCausalLM(Gemma2Config(**SIZES, attn_implementation="eager"))
+        mask = torch.ones(2, 24, dtype=torch.int64)
+        mask[1, :9] = 0
+        batch = {"input_ids": ids(2, 24), "attention_mask": mask}
+        recorder = Recorder(must_compile=True)
+        compiled = torch.compile(model, backend=recorder)
+        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits)
+        self.assertEqual(recorder.reports[0].written_out, 0)
+
+    def test_weights_that_are_returned(self):
+        model = Gemma2ForCausalLM(Gemma2Config(**SIZES, attn_implementation="eager"))
+        recorder = Recorder(must_compile=True)
+        compiled = torch.compile(model, backend=recorder)
+        tokens = ids(2, 24)
+        found, expected = (called(tokens, output_attentions=True).attentions
+                           for called in (compiled, model))
+        torch.testing.assert_close(found, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
