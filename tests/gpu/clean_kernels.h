@@ -2,10 +2,10 @@
 // The check that kernels compile without a defect (a spill, local memory, serialised wgmma). The
 // tests have some five hundred kernels, ten minutes of processor time, of which a change touches
 // few. So clean_kernels.txt keeps the digests of those that were found clean, and a test compiles
-// what is not in it, and every day another sixteenth of what is. A digest is of all that the
-// compiler is given: its version and options, the text, and the device code that the text includes,
-// but for comments and folders. A configuration that gives way to the next because it spills has a
-// line too, with what it spills.
+// what is not in it, and every day another 64th of what is, which notices a wrong list. A digest is
+// of all that the compiler is given: its version and options, the text, and the device code that
+// the text includes, but for comments and folders. A configuration that gives way to the next
+// because it spills has a line too, with what it spills.
 // `make clean-kernels` compiles all of them and writes the file anew.
 #pragma once
 
@@ -70,7 +70,7 @@ inline std::string digest_of_kernel(const NvrtcCompiler& compiler, const std::st
 
 class CleanKernels {
  public:
-  static constexpr int kSampleDays = 16;  // in which each known kernel is compiled once
+  static constexpr int kSampleDays = 64;  // in which each known kernel is compiled once
 
   // A digest a line, and behind it CompiledKernel::spilled_bytes() of a kernel that spills; none
   // where there is no such file.

@@ -9,7 +9,7 @@
 namespace coda::gpu {
 namespace {
 
-TEST(CleanKernels, AreSkippedOnAllDaysButOneOfSixteen) {
+TEST(CleanKernels, AreSkippedOnAllDaysButOneOfSixtyFour) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "clean_kernels";
   std::ofstream(file) << "00a3456789abcdef\n";
   const CleanKernels clean(file.string());
