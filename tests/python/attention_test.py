@@ -74,8 +74,8 @@ class Operator(unittest.TestCase):
                 found = results(ops.attention, given, **options)
                 self.assertEqual([(x.shape, x.dtype) for x in found],
                                  [(x.shape, dtype) for x in exact])
-                self.assertLess(_distance(found, exact), torch.finfo(dtype).eps + 2 * _distance(
-                    results(plain, given, **options), exact))
+                self.assertLess(_distance(found, exact), 1e-6 + 2 * _distance(
+                    results(plain, given, **options), exact))  # of one token eager's is 0
 
     def test_where_tensors_lie(self):
         """Columns of a fused projection are read in place; other strides give the same bits."""
