@@ -212,6 +212,8 @@ class WrittenOut(unittest.TestCase):
                 "window": {"mask": lambda q: added(q, window=7)},
                 "soft-cap and window": {
                     "scores": capped, "mask": lambda q: added(q, window=7)},
+                "a number as a tensor": {"scores": capped, "mask": lambda q: torch.where(
+                    seen(q.shape[2], True), torch.tensor(0.0, dtype=q.dtype), -torch.inf)},
                 "infinite": {"mask": lambda q: added(q, least=-torch.inf)},
                 "no mask": {"mask": None},
                 "no mask, soft-cap": {"mask": None, "scores": capped},

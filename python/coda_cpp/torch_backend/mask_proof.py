@@ -29,6 +29,7 @@ import collections
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -304,6 +305,17 @@ def _arange(_: Prover, value: torch.Tensor, given: dict) -> Affine:
 
 def _filled(of: Any = None) -> Callable[[Prover, torch.Tensor, dict], Affine | Where]:
     return lambda _, value, given: _typed(given["fill_value"] if of is None else of, value.dtype)
+
+
+def _constant(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
+    """A number that torch.tensor() made a tensor."""
+    node = given["self"]
+    if not isinstance(node, fx.Node) or node.op != "get_attr" or prover.is_written(node):
+        raise Unproven
+    number = operator.attrgetter(node.target)(node.graph.owning_module)
+    if type(number) is not torch.Tensor or number.numel() != 1:
+        raise Unproven
+    return _typed(number.item(), value.dtype)
 
 
 def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
@@ -601,6 +613,7 @@ def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element
 
 _RULES: dict[str, Callable[[Prover, torch.Tensor, dict], Affine | Where]] = {
     "arange": _arange, "cumsum": _cumulated, "diff": _difference, "index": _index,
+    "lift_fresh_copy": _constant,
     **dict.fromkeys(("ones", "new_ones", "ones_like"), _filled(1)),
     **dict.fromkeys(("zeros", "new_zeros", "zeros_like"), _filled(0)),
     **dict.fromkeys(("full", "new_full", "full_like"), _filled()),
