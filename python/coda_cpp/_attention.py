@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -109,6 +109,23 @@ def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str,
     runners.run((("M", batch * tokens), ("T", tokens)), query.device, addresses, strides)
 
 
+def forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, made: torch.Tensor,
+            sums: torch.Tensor, *settings: Any) -> None:
+    """Writes the result [batch, tokens, heads, size] and the log-sum-exp [batch, tokens, heads],
+    which are dense and not empty. Settings: causal, window, softcap, scale."""
+    runners, _ = _of(query, key, value, *settings).phases
+    _run(runners, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums})
+
+
+def backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+             result: torch.Tensor, sums: torch.Tensor, made: Sequence[torch.Tensor],
+             *settings: Any) -> None:
+    """Writes the gradients of query, key and value, which are dense and not empty."""
+    _, runners = _of(query, key, value, *settings).phases
+    _run(runners, {"q": query, "k": key, "v": value, "y": result, "dy": grad},
+         {"lse": sums, **dict(zip(("dq", "dk", "dv"), made))})
+
+
 @torch.library.custom_op("coda_cpp::attention", mutates_args=())
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool,
                window: int, softcap: float, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,8 +134,7 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, caus
     made = query.new_empty((*query.shape[:3], value.shape[3]))
     sums = query.new_empty(query.shape[:3], dtype=torch.float32)
     if made.numel():
-        forward, _ = _of(query, key, value, causal, window, softcap, scale).phases
-        _run(forward, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums})
+        forward(query, key, value, made, sums, causal, window, softcap, scale)
     return made, sums
 
 
@@ -128,9 +144,8 @@ def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value:
               scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     made = [x.new_empty(x.shape) for x in (query, key, value)]
     if query.numel():
-        _, backward = _of(query, key, value, causal, window, softcap, scale).phases
-        _run(backward, {"q": query, "k": key, "v": value, "y": result, "dy": grad},
-             {"lse": sums.contiguous(), **dict(zip(("dq", "dk", "dv"), made))})
+        backward(grad, query, key, value, result, sums.contiguous(), made, causal, window,
+                 softcap, scale)
     return tuple(made)
 
 

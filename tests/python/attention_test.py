@@ -12,6 +12,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, Mistral
 
 import coda_cpp
 from coda_cpp import _attention, ops
+from coda_cpp.torch_backend import documents
 from compiled import SIZES, Recorder, error, ids, llama, outcome
 
 VARIANTS = (
@@ -310,16 +311,27 @@ class WrittenOut(unittest.TestCase):
                 self.assertLess(found, error(trained(model, model, enabled=enabled), wanted))
                 self.assertEqual(recorder.reports[0].written_out, 2)
 
-    def test_documents_stay(self):
-        """The operation knows no documents."""
-        model = Gemma2ForCausalLM(Gemma2Config(
-            **SIZES, sliding_window=6, attn_implementation="eager"))
-        places = torch.cat([torch.arange(9), torch.arange(15)])[None]
-        batch = {"input_ids": ids(1, 24), "position_ids": places}
-        recorder = Recorder(must_compile=True)
-        compiled = torch.compile(model, backend=recorder)
-        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits)
-        self.assertEqual(recorder.reports[0].written_out, 0)
+    def test_documents(self):
+        """Any number of documents is one graph. Without a soft-cap only GPUs have attention for
+        them."""
+        for layers, made in ((2, Gemma2ForCausalLM(Gemma2Config(
+                **SIZES, sliding_window=6, attn_logit_softcapping=0.5,
+                attn_implementation="eager"))),
+                (0, MistralForCausalLM(MistralConfig(
+                    **SIZES, sliding_window=6, attn_implementation="eager")))):
+            with self.subTest(type(made).__name__):
+                torch._dynamo.reset()
+                recorder = Recorder(must_compile=True)
+                compiled = torch.compile(made, backend=recorder)
+                for lengths in ((9, 15), (1, 20, 3)):
+                    tokens = ids(1, 24)
+                    batch = {"input_ids": tokens, "labels": tokens, "position_ids": torch.cat(
+                        [torch.arange(length) for length in lengths])[None]}
+                    loss, gradients = outcome(compiled, made, **batch)
+                    expected_loss, expected = outcome(made, made, **batch)
+                    torch.testing.assert_close(loss, expected_loss)
+                    self.assertLess(error(gradients, expected) / len(expected) ** .5, 1e-5)
+                self.assertEqual([report.written_out for report in recorder.reports], [layers])
 
     def test_padding_is_not_dropped(self):
         model = Gemma2ForCausalLM(Gemma2Config(**SIZES, attn_implementation="eager"))
@@ -339,6 +351,37 @@ class WrittenOut(unittest.TestCase):
         found, expected = (called(tokens, output_attentions=True).attentions
                            for called in (compiled, model))
         torch.testing.assert_close(found, expected)
+
+
+class Documents(unittest.TestCase):
+    def test_against_float64(self):
+        torch.manual_seed(0)
+        lengths, heads, kv_heads, size = (1, 30, 9, 101), 4, 2, 16
+        tokens = sum(lengths)
+        begins = torch.zeros(tokens, dtype=torch.bool)
+        begins[torch.tensor((0, *itertools.accumulate(lengths[:-1])))] = True
+        bounds, sizes = documents.BOUNDS(begins)
+        document = begins.cumsum(0)
+        for window, dtype in itertools.product((-1, 7), (torch.float32, torch.bfloat16)):
+            with self.subTest(window=window, dtype=dtype):
+                given = [torch.randn(tokens, count, size, dtype=dtype, requires_grad=True)
+                         for count in (heads, kv_heads, kv_heads)]
+                mask = seen(tokens, True, None if window < 0 else window + 1) & (
+                    document[:, None] == document)
+
+                def expected(*given, mask=mask):
+                    q, k, v = (x.transpose(0, 1) for x in given)
+                    k, v = (x.repeat_interleave(2, 0) for x in (k, v))
+                    scores = 0.5 * torch.tanh(q @ k.transpose(1, 2) * 0.7 / 0.5)
+                    scores = scores.masked_fill(~mask, -torch.inf)
+                    return (scores.softmax(-1) @ v).transpose(0, 1)
+
+                arguments = bounds, sizes, 0.7, window, 0.5
+                exact = results(expected, [x.detach().double().requires_grad_() for x in given])
+                found = results(lambda *x: documents.ATTENTION(*x, *arguments)[0], given)
+                self.assertLess(_distance(found, exact),
+                                1e-6 + 2 * _distance(results(expected, given), exact))
+                torch.library.opcheck(documents.ATTENTION, (*given, *arguments))
 
 
 if __name__ == "__main__":

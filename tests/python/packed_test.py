@@ -194,12 +194,13 @@ class Packed(unittest.TestCase):
             with self.subTest(lengths=lengths, heads=heads, window=window, dtype=dtype):
                 begins = positions(*lengths)[0] == 0
                 bounds, sizes = documents.BOUNDS(begins)
-                self.assertEqual(sizes.tolist(), [len(lengths), max(lengths)])
+                self.assertEqual(sizes[:2].tolist(), [len(lengths), max(lengths)])
+                self.assertEqual(sizes[2:].tolist(), bounds.tolist())
                 self.assertEqual(bounds.tolist()[:len(lengths)],
                                  begins.nonzero().flatten().tolist())
                 q, k, v = (torch.randn(N, count, 8, dtype=dtype, requires_grad=True)
                            for count in (4, heads, heads))
-                given = q, k, v, bounds, sizes, 0.3, window
+                given = q, k, v, bounds, sizes, 0.3, window, 0.0
                 made, sums = documents.ATTENTION(*given)
                 self.assertEqual(sums.shape, (4, N))
                 seen = torch.ones(N, N, dtype=torch.bool)

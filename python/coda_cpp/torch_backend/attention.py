@@ -8,7 +8,7 @@ changed.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because
-PyTorch has no fast path for them.
+PyTorch has no fast path for them. With a soft-cap and documents, documents.py calls it for each.
 
 Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
 PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
@@ -188,17 +188,20 @@ class Masks:
             if arguments[name].meta["val"].dtype != dtype:
                 arguments[name] = insert(node, _aten.to.dtype, arguments[name], dtype)
         query, key, value = (arguments[name] for name in ("query", "key", "value"))
+        may_call = same(query.meta["val"].shape[2], key.meta["val"].shape[2]) and has_kernels(
+            query.meta["val"], value.meta["val"])
         is_causal = found.mask is not None and self.is_causal(found.mask)
         packed = None if is_causal or found.mask is None else self.packed(found.mask)
         if not found.softcap and (is_causal or found.mask is None):
             is_grouped = not same(key.meta["val"].shape[1], query.meta["val"].shape[1])
             node.target, node.args = _ATTENTION, (query, key, value, None, 0.0, is_causal)
             node.kwargs = {"scale": found.scale, "enable_gqa": is_grouped}
-        elif not found.softcap and packed is not None and _may_pack(arguments):
-            _pack(node, arguments, self.bounds(found.mask), packed.window)
-        elif (found.mask is None or is_causal or packed is not None and not packed.has_documents
-              ) and same(query.meta["val"].shape[2], key.meta["val"].shape[2]) and has_kernels(
-                  query.meta["val"], value.meta["val"]):
+        elif packed is not None and _fits_documents(arguments) and (
+                packed.has_documents and may_call if found.softcap
+                else has_documents(query.meta["val"])):
+            _pack(node, arguments, self.bounds(found.mask), packed.window, found.softcap)
+        elif may_call and (
+                found.mask is None or is_causal or packed is not None and not packed.has_documents):
             turned = [insert(node, _aten.transpose.int, x, 1, 2) for x in (query, key, value)]
             made = insert(node, ATTENTION, *turned, found.mask is not None,
                           packed.window + 1 if packed else 0, found.softcap, found.scale)
@@ -222,10 +225,14 @@ def _rows(shape: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _may_pack(arguments: dict[str, Any]) -> bool:
+    return has_documents(arguments["query"].meta["val"]) and _fits_documents(arguments)
+
+
+def _fits_documents(arguments: dict[str, Any]) -> bool:
     query, key, value, mask = (arguments[name].meta["val"] for name in (
         "query", "key", "value", "attn_mask"))
     scale = arguments.get("scale")
-    return (has_documents(query) and query.dim() == key.dim() == value.dim() == 4
+    return (query.dim() == key.dim() == value.dim() == 4
             and all(map(same, value.shape, key.shape))
             and same(query.shape[0], _rows(mask.shape)[0]) and not arguments.get("dropout_p")
             and not arguments.get("is_causal")
@@ -254,7 +261,7 @@ def _bounds_of(mask: fx.Node) -> tuple[fx.Node, fx.Node]:
 
 
 def _pack(node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, fx.Node],
-          window: int | None) -> None:
+          window: int | None, softcap: float = 0.0) -> None:
     scale = arguments.get("scale")
     if scale is None:
         scale = arguments["query"].meta["val"].shape[-1] ** -0.5
@@ -262,7 +269,7 @@ def _pack(node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, fx.No
               for name in ("query", "key", "value")]
     rows = [insert(node, _aten.flatten.using_ints, x, 0, 1) for x in turned]
     made = insert(node, documents.ATTENTION, *rows, *bounds, float(scale),
-                  -1 if window is None else window)
+                  -1 if window is None else window, softcap)
     whole = insert(node, _aten.view_as.default, insert(node, operator.getitem, made, 0), turned[0])
     replace(node, insert(node, _aten.transpose.int, whole, 1, 2))
 
