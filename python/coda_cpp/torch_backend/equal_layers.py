@@ -64,15 +64,13 @@ def compiled(module: fx.GraphModule, inner: Callable) -> Callable | None:
                  for value in map(values.__getitem__, part.read)]
         key = part.text, tuple(map(_facts, given))
         if key not in found:
-            context = TracingContext(fake_mode)
-            context.fakify_first_call = True
-            with tracing(context):
-                call = _module(module, part)
-                if not part.is_eager:
+            call = _module(module, part)
+            with fake_mode:
+                made = list(call(*given))
+            if not part.is_eager:
+                with tracing(TracingContext(fake_mode)):
                     call = inner(call, given)
-                with fake_mode:
-                    found[key] = call, list(call(*given))
-            context.fakify_first_call = False
+            found[key] = call, made
         call, made = found[key]
         values.update(zip(part.made, made, strict=True))
         calls.append((call, part))
