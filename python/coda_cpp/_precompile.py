@@ -4,7 +4,8 @@
 When torch.compile asks for the shapes of an operator's results, the operator's plan and sizes are
 known. From then on a thread compiles the plan's kernels into the kernel cache, where sessions find
 them. Plans that arrive during a compilation are then compiled together, each kernel once. Later,
-the thread compiles kernels for sizes that first occur in a step, in the background.
+the thread compiles kernels for sizes that first occur in a step, in the background. It has a low
+priority: PyTorch's own compilation takes longer and goes first.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def _end() -> None:
 
 def _work() -> None:
     global _is_working
+    with contextlib.suppress(AttributeError, OSError):  # Linux: of this thread and those it starts
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
     while True:
         with _changed:
             if not _waiting:

@@ -196,15 +196,16 @@ class EqualLayers(unittest.TestCase):
 
         self._same(Averaging, parts=1, run=run)
 
-    def test_with_inductor(self):
+    def test_with_inductor_and_its_cache_of_compiled_graphs(self):
         torch.manual_seed(0)
         model, x = Model(), torch.randn(2, 8, WIDTH)
         graphs = torch._dynamo.utils.counters["aot_autograd"]
-        before = graphs["total"]
+        before, passed_by = graphs["total"], graphs["autograd_cache_bypass"]
         with system_compiler():
             found = outcome(torch.compile(model, backend=Recorder(inner="inductor", strict=True)),
                             model, x)
         self.assertEqual(graphs["total"] - before, 3)
+        self.assertEqual(graphs["autograd_cache_bypass"], passed_by)
         torch.testing.assert_close(found, outcome(model, model, x), rtol=2e-5, atol=1e-6)
 
 

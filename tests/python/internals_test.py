@@ -45,6 +45,7 @@ torch._grouped_mm
 torch._guards.TracingContext (fake_mode)
 torch._guards.TracingContext.try_get ()
 torch._guards.tracing (context)
+torch._inductor.async_compile.maybe_warm_pool ()
 torch._inductor.compile_fx.compile_fx (model_, example_inputs_, inner_compile=None, \
 config_patches=None, decompositions=None, ignore_shape_env=False)
 torch._inductor.config.triton

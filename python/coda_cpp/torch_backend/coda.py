@@ -209,9 +209,11 @@ def _compiler(name: str, is_dynamic: bool) -> Callable:
     return lookup_backend(name)
 
 
-def _start_workers() -> None:
-    """Starts the processes in which Inductor compiles Triton kernels, as its own backend does before
-    it compiles. They take seconds to start, and until then it compiles in this process."""
+def start_workers(chosen: choices.Options) -> None:
+    """Starts the processes in which Inductor compiles Triton kernels, as PyTorch's own backend does
+    before it compiles. They take seconds to start, and until then it compiles in this process."""
+    if chosen.inner != "inductor":
+        return
     with contextlib.suppress(ImportError):
         from torch._inductor.async_compile import maybe_warm_pool
 
@@ -223,8 +225,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     """The backend. `options`: values for the fields of Options, by name."""
     chosen = choices.checked(options)
     report = Report() if report is None else report
-    if chosen.inner == "inductor":
-        _start_workers()
+    start_workers(chosen)
     if why := why_no_kernels(inputs):
         report.layers += linears.unseen(module, why)
         report.notes.append(f"everything is left to PyTorch: {why}")
