@@ -321,6 +321,40 @@ def pytorch_steps() -> str:
                   "s to the first step"], rows)
 
 
+FINETUNING = {
+    "qwen3_padded": "Qwen3, 4 x 2048, padded, labels of -100",
+    "qwen3_varying": "Qwen3, lengths that vary, tokens/s",
+    "qwen3_checkpoint": "Qwen3, 8 x 2048, activation checkpointing",
+    "qwen3_lora": "Qwen3, 4 x 2048, LoRA by PEFT",
+    "gemma2_fixed": "Gemma 2, 2 x 2048"}
+
+
+def finetuning() -> str:
+    """Hugging Face's models by torch.compile: Inductor's figures over ours, and what they are of.
+    The last board that ran a case with both."""
+    path = RESULTS / "train_step" / "finetune_h200.jsonl"
+    pairs: dict[str, dict[int, dict[str, dict]]] = {}
+    for run in map(json.loads, path.read_text().splitlines()):
+        if "median_ms" in run:
+            pairs.setdefault(run["case"], {}).setdefault(run["board"], {})[run["backend"]] = run
+    rows = []
+    for case, name in FINETUNING.items():
+        runs = [of for _, of in sorted(pairs[case].items()) if {"inductor", "coda"} <= set(of)][-1]
+        theirs, ours = runs["inductor"], runs["coda"]
+        if "tokens_per_second" in ours:
+            speeds = ours["tokens_per_second"], theirs["tokens_per_second"]
+            times = f"{speeds[1]:,}, {speeds[0]:,}"
+            gain = speeds[0] / speeds[1]
+        else:
+            times = f"{theirs['median_ms']:.1f}, {ours['median_ms']:.1f} ms"
+            gain = theirs["median_ms"] / ours["median_ms"]
+        memory = f"{theirs['peak_gib']:.1f}, {ours['peak_gib']:.1f} GiB"
+        rows.append([name, str(ours["layers"]), times, figure(gain), memory,
+                     figure(theirs["peak_gib"] / ours["peak_gib"])])
+    return table(["fine-tuning", "layers", "a step: Inductor, coda", "gain", "peak memory", "gain"],
+                 rows)
+
+
 def picture_of_steps() -> str:
     """What a PyTorch module's step consists of with Inductor, and with backend "coda"."""
     path = RESULTS / "train_step" / "pytorch_h200.jsonl"
@@ -475,7 +509,7 @@ def tuned() -> str:
 TABLES = {"bf16_state_losses": bf16_state_losses,
           "block_errors": block_errors, "block_times": block_times,
           "fp8_losses": fp8_losses, "fp8_losses_before": fp8_losses_before,
-          "fp8_steps": fp8_steps, "library": library,
+          "finetuning": finetuning, "fp8_steps": fp8_steps, "library": library,
           "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
           "pytorch_steps": pytorch_steps, "step_parts": step_parts, "steps": steps,
           "steps_h100": steps_h100,
