@@ -224,7 +224,7 @@ class Faults(unittest.TestCase):
 
     def test_a_fault_is_the_backends_and_the_model_runs(self):
         for step in ("Normal", "cut", "as_region", "prepare", "_compiled"):
-            recorder = Recorder()
+            recorder = Recorder(may_fall_back=True)
             torch._dynamo.reset()
             notices.warn_once.cache_clear()
             with self.subTest(step), patch.object(coda, step, side_effect=TypeError("5 given")), \
@@ -237,6 +237,9 @@ class Faults(unittest.TestCase):
                               "TypeError: 5 given", logged.output[0])
                 if step != "_compiled":
                     self.assertIn("remedy: report it", str(recorder.reports[0]))
+                torch._dynamo.reset()
+                with self.assertRaisesRegex(Exception, "left to PyTorch: .*5 given"):
+                    torch.compile(self.model, backend=Recorder())(self.x)
 
     def test_an_error_of_the_inner_compiler_is_its_own(self):
         def broken(module, inputs):
