@@ -65,7 +65,7 @@ class Parser final : private StatementReader {
   std::string remedy_for(const std::string& name) const override {
     if (is_size_symbol(name)) return "as a number the size is size(" + name + ")";
     return "a tensor is read by tile(" + name + "), per_row(" + name + "), per_column(" + name +
-           ") or scalar(" + name + ")";
+           ") or scalar(" + name + ")" + (is("[") ? "; a product is gemm(x[M, K], w[N, K])" : "");
   }
   void failed_mention(std::string_view name) override {
     if (!assembler_->knows(name)) failed_tensors_.insert(name);
@@ -143,6 +143,18 @@ class Parser final : private StatementReader {
     });
   }
 
+  // The end of a message about a function that programs do not have, as NumPy and PyTorch do.
+  static std::string other_way(std::string_view function) {
+    for (const std::string_view product : {"matmul", "mm", "dot", "einsum", "linear"})
+      if (function == product) return "; a product of matrices is gemm(x[M, K], w[N, K])";
+    for (const std::string_view of_rows :
+         {"sum", "mean", "var", "std", "amax", "logsumexp", "log_sum_exp", "softmax"})
+      if (function == of_rows)
+        return "; rows are reduced by row_partial(p, sum(z)) here, and by combine_rows(sum(p[M, "
+               "N])) in a finalizer, a program behind this one";
+    return meant(function, function_words());
+  }
+
   int call(const Token& start) override {
     const std::string function(start.text);
     const Place place = place_of(start);
@@ -150,8 +162,7 @@ class Parser final : private StatementReader {
     if (kind && is_effect(*kind))
       throw Mistake{place, "'" + function + "' has no value; write it as a line of its own"};
     if (!kind)
-      throw Mistake{
-          place, "there is no function " + in_quotes(function) + meant(function, function_words())};
+      throw Mistake{place, "there is no function " + in_quotes(function) + other_way(function)};
     if (info(*kind).columns == ColumnChange::split) {
       throw Mistake{place, "split_pairs gives two values: write  a, b = split_pairs(...)"};
     }
