@@ -219,7 +219,7 @@ bool same(const Arrays& a, const Arrays& b) {
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
                                  const Wanted& wanted, uint64_t seed, bool scaled) {
   measure::require_chain(programs);
-  constexpr double kEvaluations = 12;  // evaluations that draw the inputs and compare all scales
+  constexpr double kEvaluations = 14;  // evaluations that draw the inputs and compare all scales
   measure::require_short(programs, sizes, scaled ? kEvaluations : 2);
   measure::ChainInputs inputs = measure::chain_inputs(programs, sizes, seed);
   const auto wanted_of = [&](const program::TensorValues& values) {
@@ -254,8 +254,11 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
   result.tensors = std::move(usual.tensors);
   result.left_out = std::move(usual.left_out);
   if (!scaled) return result;
-  for (const measure::ScaledInputs& other :
-       measure::scaled_inputs(inputs.values, inputs.uses, inputs.decls)) {
+  std::vector<measure::ScaledInputs> others =
+      measure::scaled_inputs(inputs.values, inputs.uses, inputs.decls);
+  for (measure::ScaledInputs& one : measure::edge_inputs(inputs.values, inputs.uses, inputs.decls))
+    others.push_back(std::move(one));
+  for (const measure::ScaledInputs& other : others) {
     const Comparison of_other = compare(other.values, true);
     for (size_t i = 0; i < of_other.tensors.size(); ++i) {
       const ComparedTensor& tensor = of_other.tensors[i];

@@ -187,4 +187,26 @@ std::vector<ScaledInputs> scaled_inputs(const TensorValues& inputs,
   return all;
 }
 
+std::vector<ScaledInputs> edge_inputs(const TensorValues& inputs,
+                                      const std::map<std::string, InputUse>& uses,
+                                      const std::map<std::string, TensorDecl>& decls) {
+  constexpr double kTiny = 0x1p-10;
+  ScaledInputs zeros{"of inputs of which half are 0", inputs};
+  for (auto& [name, values] : zeros.values) {
+    const InputUse use = use_of(uses, name);
+    if (!is_floating(decls.at(name).dtype) || !has_size(use)) continue;
+    if (use.use == Use::divisor || use.is_divisor) continue;
+    std::mt19937_64 random(hash_of(name));
+    for (double& x : values) x *= static_cast<double>(random() >> 63);
+  }
+  ScaledInputs tiny{zeros.words + ", the rest a 1024th as large", zeros.values};
+  for (auto& [name, values] : tiny.values) {
+    const InputUse use = use_of(uses, name);
+    if (!is_floating(decls.at(name).dtype)) continue;
+    const double factor = use.use == Use::moment ? kTiny * kTiny : has_size(use) ? kTiny : 1;
+    for (double& x : values) x *= factor;
+  }
+  return {std::move(zeros), std::move(tiny)};
+}
+
 }  // namespace coda::measure

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight kernels as authors write them, and variants of each with one mistake. With three seeds,
+// Ten kernels as authors write them, and variants of each with one mistake. With three seeds,
 // compare_with_formula must accept each kernel and reject each variant. This tests the choice of
 // the random inputs: indices must cover their range, counts, variances, probabilities and seeds
-// must have valid values, and some inputs must be large while others are small.
+// must have valid values, some inputs must be large while others are small, and some values must be
+// 0 or tiny.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,6 +95,18 @@ const std::vector<Kernel>& kernels() {
        {{"there is no cap", "30 * tanh(gemm(h[M, K], w[V, K]) / 30)", "gemm(h[M, K], w[V, K])"},
         {"the cap is another", "30 * tanh(gemm(h[M, K], w[V, K]) / 30)",
          "50 * tanh(gemm(h[M, K], w[V, K]) / 50)"}}},
+      {"a step of Adam",
+       {"g = tile(g[M, N])\n"
+        "v = tile(v0[M, N]) * 0.98 + g * g * 0.02\n"
+        "store(v1, v)\n"
+        "store(w1, tile(w0[M, N]) - scalar(rate) * g / (sqrt(v) + 1e-8))\n"},
+       "v1 = v0 * 0.98 + g * g * 0.02\nw1 = w0 - rate * g / (sqrt(v1) + 1e-8)",
+       {{"the small number is beside the square", "(sqrt(v) + 1e-8)", "sqrt(v + 1e-8)"},
+        {"there is no small number", "(sqrt(v) + 1e-8)", "sqrt(v)"}}},
+      {"the gradient of relu",
+       {"store(dx, where(tile(x[M, N]) > 0, tile(dy[M, N]), 0))\n"},
+       "dx = dy * (x > 0)",
+       {{"0 is in", "> 0", ">= 0"}}},
       {"two vectors of two programs",
        {"store(a, tile(x[M, N]) * per_row(left[M]))\n",
         "store(b, tile(a[M, N]) + per_row(right[M]) + per_row(steps[M]:i32))\n"},
