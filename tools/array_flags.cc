@@ -2,6 +2,8 @@
 // Reports a name that occurs in two files, because otherwise the order of the flags would matter.
 #include "array_flags.h"
 
+#include <algorithm>
+
 #include "coda/messages.h"
 
 namespace coda::tools {
@@ -15,16 +17,31 @@ CLI::Option* add_array_files(CLI::App& command, const std::string& flag,
       ->allow_extra_args(false);
 }
 
-Arrays read_all_arrays(const std::vector<std::string>& files) {
+Arrays read_all_arrays(const std::vector<std::string>& files,
+                       const std::function<bool(const std::string&)>& is_known) {
   Arrays all;
   for (const std::string& file : files) {
-    for (auto& [name, array] : read_arrays(file)) {
+    Arrays others;
+    Arrays arrays = read_arrays(file, [&](const std::string& name) {
+      if (!is_known(name)) others[name] = {};
+      return is_known(name);
+    });
+    arrays.merge(others);
+    for (auto& [name, array] : arrays) {
       const bool is_new = all.emplace(name, std::move(array)).second;
       require(is_new, printable(file) + ": the array " + in_quotes(name) +
                           " is in another of the files too: leave one out");
     }
   }
   return all;
+}
+
+Arrays read_all_arrays(const std::vector<std::string>& files, std::span<const Program> programs) {
+  return read_all_arrays(files, [programs](const std::string& name) {
+    return std::ranges::any_of(programs, [&name](const Program& program) {
+      return std::ranges::find(program.tensors, name, &TensorDecl::name) != program.tensors.end();
+    });
+  });
 }
 
 }  // namespace coda::tools

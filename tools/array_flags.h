@@ -3,10 +3,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "coda/array_file.h"
+#include "coda/program.h"
 
 namespace coda::tools {
 
@@ -14,7 +17,13 @@ namespace coda::tools {
 CLI::Option* add_array_files(CLI::App& command, const std::string& flag,
                              std::vector<std::string>& files, const std::string& help);
 
-// Throws Error for an unreadable file, and for a name that occurs in two files.
-Arrays read_all_arrays(const std::vector<std::string>& files);
+// The arrays of all files. An array whose name `is_known` does not accept is not decompressed and
+// has no values: messages only name it. Throws Error for an unreadable file, and for a name that
+// occurs in two files.
+Arrays read_all_arrays(const std::vector<std::string>& files,
+                       const std::function<bool(const std::string&)>& is_known);
+
+// Those whose names tensors of the programs have.
+Arrays read_all_arrays(const std::vector<std::string>& files, std::span<const Program> programs);
 
 }  // namespace coda::tools

@@ -134,10 +134,11 @@ void add_notes(const std::vector<Program>& programs, CheckOutput& output) {
 void check_results(const std::vector<Program>& programs, const CheckFlags& flags,
                    const DimValues& given, CheckOutput& output) {
   if (flags.expected.empty()) return;
-  const Arrays inputs = read_all_arrays(flags.inputs);
+  const Arrays inputs = read_all_arrays(flags.inputs, programs);
   const DimValues sizes = sizes_of_inputs(programs, inputs, given);
   output.begin("given results beside what is stored in float64 of given inputs");
-  output.add(sizes, compare_with_results(programs, sizes, inputs, read_all_arrays(flags.expected),
+  output.add(sizes, compare_with_results(programs, sizes, inputs,
+                                         read_all_arrays(flags.expected, programs),
                                          flags.tolerance.value_or(usual_tolerance(programs))));
 }
 

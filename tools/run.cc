@@ -40,7 +40,11 @@ void run(const RunFlags& flags) {
     programs = read_programs_stored_as(flags.files, flags.storage);
     refuse_other_sizes(programs, given);
   }
-  const Arrays inputs = read_all_arrays(flags.inputs);
+  const Arrays inputs = graph ? read_all_arrays(flags.inputs,
+                                                [&graph](const std::string& name) {
+                                                  return graph->graph.find_input(name) >= 0;
+                                                })
+                              : read_all_arrays(flags.inputs, programs);
   const DimValues sizes =
       graph ? sizes_of_inputs(*graph, inputs, given) : sizes_of_inputs(programs, inputs, given);
   const bool is_named = flags.device == "cpu" || flags.device == "gpu";

@@ -28,7 +28,8 @@ struct Tokens {
 };
 
 // The bytes of a file, or of all text files of a folder that no .gitignore excludes, separated by a
-// 0 byte. Throws Error if the path does not exist, cannot be read, or has no text.
+// 0 byte. Throws Error if the path does not exist, cannot be read, or has no text, and for a file
+// that has a byte of 0 or begins as an archive, an image or a checkpoint does.
 Tokens load_text(const std::filesystem::path& path);
 
 // Reads a file of unsigned little-endian ids of `width` (2 or 4) bytes. Throws Error for an empty

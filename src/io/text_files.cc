@@ -103,10 +103,14 @@ const char* kind_of(std::string_view text) {
 }  // namespace
 
 void require_text(std::span<const std::byte> bytes, const std::string& source) {
-  const char* kind = kind_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (kind != nullptr)
-    throw Error(source + ": the file is no text, it is " + kind +
+  const auto refuse = [&source](const std::string& what) {
+    throw Error(source + ": the file is no text, it " + what +
                 " (give UTF-8 text, or token ids with --ids)");
+  };
+  const char* kind = kind_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (kind != nullptr) refuse(std::string("is ") + kind);
+  const auto zero = std::ranges::find(bytes, std::byte{0});
+  if (zero != bytes.end()) refuse("has a byte of 0 at " + std::to_string(zero - bytes.begin()));
 }
 
 std::vector<fs::path> texts_in(const fs::path& folder) {

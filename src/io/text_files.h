@@ -18,8 +18,8 @@ namespace coda::io {
 // Error for a folder or file that cannot be read.
 std::vector<std::filesystem::path> texts_in(const std::filesystem::path& folder);
 
-// Throws Error, naming the kind, for a file that begins as one of a kind that is no text:
-// compressed, an image, a checkpoint, a table.
+// Throws Error, naming the kind, for a file that begins as one of a kind that is no text
+// (compressed, an image, a checkpoint, a table), and for any other file with a byte of 0.
 void require_text(std::span<const std::byte> bytes, const std::string& source);
 
 }  // namespace coda::io

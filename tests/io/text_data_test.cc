@@ -42,12 +42,14 @@ class TextData : public testing::Test {
 };
 
 TEST_F(TextData, AFileIsItsBytes) {
-  write("a.txt", "abc\0\xff"s);
+  write("a.txt", "abc\1\xff");
   const Tokens tokens = load("a.txt");
   ASSERT_EQ(tokens.size(), 5);
   EXPECT_EQ(tokens[0], 'a');
-  EXPECT_EQ(tokens[3], 0);
+  EXPECT_EQ(tokens[3], 1);
   EXPECT_EQ(tokens[4], 255);
+  write("ids.bin", "a\0b\0"s);
+  EXPECT_THAT(load_message("ids.bin"), HasSubstr("no text, it has a byte of 0 at 1"));
 }
 
 // Which files, and in which order: text_files_test.cc.

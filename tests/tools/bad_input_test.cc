@@ -177,7 +177,8 @@ TEST_F(BadInput, DataThatIsNoText) {
       {"\x89PNG\r\n", "image (PNG)"},
       {std::string("PK\3\4"), "zip"},
       {std::string("\x08\0\0\0\0\0\0\0{\"a\": 1}", 16), "checkpoint (safetensors)"},
-      {"\xff\xfe" + std::string("a\0b\0", 4), "UTF-16"}};
+      {"\xff\xfe" + std::string("a\0b\0", 4), "UTF-16"},
+      {std::string("\5\0\6\0", 4), "a byte of 0 at 1 (give UTF-8 text, or token ids with --ids)"}};
   for (const auto& [start, kind] : files) {
     const std::string file = folder.write("data", start + std::string(5000, 'x'));
     expect_train_refuses({"--data", file}, 1, {"data: the file is no text", kind});

@@ -95,6 +95,29 @@ TEST(Run, RefusesInputsThatDoNotFitAndWritesNothing) {
               HasSubstr("has the shape [2, 3, 1] and needs [M, K], which is [2, 3]"));
 }
 
+// A damaged member shows that it was read: an array that no program reads is only named.
+TEST(Run, UnpacksNoArrayThatNoProgramReads) {
+  const Folder folder;
+  std::vector<ArrayToWrite> given = inputs();
+  given.push_back({"v", DType::f32, {{4}, {7, 8, 9, 10}}});
+  const std::string bytes = read_bytes(folder.file("x.npz", given));
+  const float of_v[] = {7, 8, 9, 10};
+  const size_t at = bytes.find({reinterpret_cast<const char*>(of_v), sizeof of_v});
+  ASSERT_NE(at, std::string::npos);
+  std::string damaged = bytes;
+  damaged[at] ^= 1;
+  const std::string in = folder.write("damaged.npz", damaged);
+  EXPECT_THAT(folder.run(in, "y.npz").err, HasSubstr("no program reads 'v'"));
+  const std::string results_file = folder.file("y.npz", results());
+  EXPECT_THAT(
+      run_coda({"check", folder.scaled, folder.norm, "--in", in, "--expect", results_file}).err,
+      HasSubstr("no program reads 'v'"));
+  const std::string graph =
+      folder.write("g.coda", "graph g {\n  store(y, input(x[M, K]) * 2)\n}\n");
+  EXPECT_THAT(run_coda({"run", graph, "--in", in, "--out", folder / "y.npz"}).err,
+              HasSubstr("the graph does not read 'r'"));
+}
+
 TEST(Run, RefusesIndicesOutsideAndNumbersThatAreNone) {
   const TestFolder folder;
   const std::string file =
