@@ -38,9 +38,9 @@ TEXTS = [
     "def f(x):\n    return x ** 2  # square\n", "<s>in</s> the text<|endoftext|>",
     "<|endoftext|><|endoftext|>",
     "x <|mask|> y", "<|mask|>  <|mask|>", "zz<|word|>zz Café<|word|>", "▁already▁there", "▁", " ▁ ",
-    "<0x41><0x0A>", "①② 12 ﬁne fine ½ 1⁄2 ㍿",
+    "<|word|>s", "<0x41><0x0A>", "①② 12 ﬁne fine ½ 1⁄2 ㍿",
     "a\u0305\u0301e\u0305\u0301", "aab aaab'ſ'K ab1 12 .1 AB",
-    "a" * 300, " " * 300, "ab" * 400, "\u0301\u0301", "\U0010ffff\ue000",
+    "a" * 300, " " * 300, "ab" * 400, "ccddeeeeff" * 40, "\u0301\u0301", "\U0010ffff\ue000",
     "The quick brown fox jumps over the lazy dog. " * 6]
 INVALID = [b"\xff", b"ab\xc3", b"\xc3(", b"\xe2\x82", b"\xf0\x9f\x98 ok \xf0\x9f\x98\x80",
            b"\xed\xa0\x80", b"\xc0\xaf", b"a\x80\x80b", b"\xf4\x90\x80\x80", b"\xe2\x28\xa1"]
@@ -127,7 +127,8 @@ def kinds() -> dict[str, Tokenizer]:
     around(smollm, "<s>", "</s>")
     from tokenizers import AddedToken
     smollm.add_tokens([AddedToken("<|mask|>", lstrip=True, rstrip=False, normalized=False),
-                       AddedToken("<|word|>", lstrip=False, rstrip=True, normalized=True)])
+                       AddedToken("<|word|>", lstrip=False, rstrip=True, normalized=True),
+                       AddedToken("<|word|>s", lstrip=False, rstrip=True, normalized=True)])
     inverted = of_bytes(split(LLAMA3, "removed", invert=True), normalizer=normalizers.NFKD())
     prefixed = of_bytes(split(r"[\r\n]", "merged_with_previous"),
                         split(r"\s?\p{L}+", "merged_with_next"),
@@ -135,9 +136,13 @@ def kinds() -> dict[str, Tokenizer]:
                         split(r"\t", "removed"), prefix=True)
     syntax = of_bytes(split(r"(?i:'s|'k)|a{1,2}?b|\P{L}?+\p{N}++|\p{L}+?\p{N}|[^\P{Lu}]+",
                             "isolated"))
+    lazy = of_bytes(split("nothing of this", "isolated"))  # so it merges what the next one parts
+    lazy.pre_tokenizer = pre_tokenizers.Sequence([
+        split(r"[ab]+?b|[cd]{1,3}?d|e{2,4}?|f??f", "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     return {
-        "syntax": syntax, "gpt2": gpt2, "llama3": llama3, "qwen": qwen, "compatible": compatible,
-        "smollm": smollm, "inverted": inverted,
+        "syntax": syntax, "lazy": lazy, "gpt2": gpt2, "llama3": llama3, "qwen": qwen,
+        "compatible": compatible, "smollm": smollm, "inverted": inverted,
         "prefixed": prefixed, "llama2": sentencepiece(True), "unknown": sentencepiece(False),
         "mistral": sentencepiece(True, **metaspace("first", False)),
         "metaspace": sentencepiece(True, **metaspace("always", True)),

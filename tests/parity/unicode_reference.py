@@ -19,7 +19,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 CLASSES = [r"\s", r"\w", r"\p{N}", r"\p{Lu}", r"\p{L}", r"\p{M}", r"\p{P}",
-           r"[\p{L}&&[^\p{Han}]]"]
+           r"[\p{L}&&[^\p{Han}]]", r"(?i:s)", r"(?i:[j-l])"]
 
 
 def edges(others: str) -> list[int]:
