@@ -195,7 +195,7 @@ std::vector<ScaledInputs> edge_inputs(const TensorValues& inputs,
   for (auto& [name, values] : zeros.values) {
     const InputUse use = use_of(uses, name);
     if (!is_floating(decls.at(name).dtype) || !has_size(use)) continue;
-    if (use.use == Use::divisor || use.is_divisor) continue;
+    if (use.use == Use::divisor || use.is_divisor || values.size() == 1) continue;
     std::mt19937_64 random(hash_of(name));
     for (double& x : values) x *= static_cast<double>(random() >> 63);
   }

@@ -47,7 +47,7 @@ std::vector<ScaledInputs> scaled_inputs(const TensorValues& inputs,
 
 // The same inputs with a random half of the values 0, which comparisons with 0 tell apart, and
 // these with the rest a 1024th as large, so that an epsilon beside a square or a root matters.
-// Divisors are not 0. A derivative may not exist there.
+// Divisors and scalars are not 0. A derivative may not exist there.
 std::vector<ScaledInputs> edge_inputs(const TensorValues& inputs,
                                       const std::map<std::string, InputUse>& uses,
                                       const std::map<std::string, TensorDecl>& decls);

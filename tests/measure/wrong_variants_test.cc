@@ -99,8 +99,8 @@ const std::vector<Kernel>& kernels() {
        {"g = tile(g[M, N])\n"
         "v = tile(v0[M, N]) * 0.98 + g * g * 0.02\n"
         "store(v1, v)\n"
-        "store(w1, tile(w0[M, N]) - scalar(rate) * g / (sqrt(v) + 1e-8))\n"},
-       "v1 = v0 * 0.98 + g * g * 0.02\nw1 = w0 - rate * g / (sqrt(v1) + 1e-8)",
+        "store(w1, tile(w0[M, N]) - scalar(lr) * g / (sqrt(v) + 1e-8))\n"},
+       "v1 = v0 * 0.98 + g * g * 0.02\nw1 = w0 - lr * g / (sqrt(v1) + 1e-8)",
        {{"the small number is beside the square", "(sqrt(v) + 1e-8)", "sqrt(v + 1e-8)"},
         {"there is no small number", "(sqrt(v) + 1e-8)", "sqrt(v)"}}},
       {"the gradient of relu",
