@@ -47,6 +47,18 @@ TEST_F(TokenizerFile, WordsArePairsJoinedAndOtherCharactersBytes) {
   EXPECT_EQ(tokenizer.id_of("line "), std::nullopt);
 }
 
+// A word of the vocabulary that no merges make.
+TEST_F(TokenizerFile, WhereMergesAreIgnoredAWordOfTheVocabularyIsOneToken) {
+  const auto ids_of_line = [&](const std::string& settings) {
+    std::string text = small_tokenizer(R"("normalizer": null, "pre_tokenizer": null,)", settings);
+    const std::string merges = R"(, "li ne", "▁ line")";
+    text.erase(text.find(merges), merges.size());
+    return Tokenizer(write("tokenizer.json", text)).encode("line", false);
+  };
+  EXPECT_THAT(ids_of_line(""), ElementsAre(264, 265));
+  EXPECT_THAT(ids_of_line(R"("ignore_merges": true,)"), ElementsAre(266));
+}
+
 TEST_F(TokenizerFile, AStreamHoldsBackBytesUntilTheyAreACharacter) {
   const Tokenizer tokenizer(write("tokenizer.json", small_tokenizer()));
   TextStream stream(tokenizer, std::vector<int32_t>{1, 267});
