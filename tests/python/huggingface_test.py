@@ -18,11 +18,7 @@ _MODELS = {
     "llama": (48, _ROTATED),
     "qwen3": (66, _ROTATED),
     "mistral": (48, _ROTATED),
-    # Its attention has a soft-cap, so Hugging Face makes it of products and masks.
-    "gemma2": (62, (_ROTATED | {
-        "bitwise_and", "cumsum", "diff", "div", "eq", "expand", "gt", "index", "le", "matmul",
-        "ne.Scalar", "new_ones", "softmax.int", "sub", "tanh", "where.ScalarOther", "zeros"})
-        - {"scaled_dot_product_attention"}),
+    "gemma2": (62, _ROTATED - {"scaled_dot_product_attention"} | {"coda_cpp.attention"}),
     "gpt2": (59, {"embedding", "arange", "add", "pad",
                   "scaled_dot_product_attention"}),
 }
