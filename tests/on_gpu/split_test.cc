@@ -76,9 +76,10 @@ TEST_F(SplitPrograms, AreRightWithTheSameBitsForEveryTile) {
   }
 }
 
-// Forward and backward of a block with norms of heads, in 16 bits and in fp32, whose products are
-// split off: as on the CPU within what both round, and the same bits when a graph that captured
-// them runs.
+// Forward and backward of a block with norms of heads, in 16 bits and in fp32: as on the CPU within
+// what both round, and the same bits when a graph that captured them runs. Scratch has, in fp32,
+// the products that are split off, and in 16 bits what attention's backward passes from one of its
+// kernels to the next.
 TEST_F(SplitPrograms, ShareTheScratchOfASession) {
   for (const DType storage : {DType::bf16, DType::f32}) {
     const ModelSizes sizes = even_sizes();
@@ -91,7 +92,7 @@ TEST_F(SplitPrograms, ShareTheScratchOfASession) {
     const auto backend = make_backend("gpu", {.attention = GpuAttention::plain});
     backend->use_stream(stream);
     Session session(plan, *backend, dims, {.timing = false, .poison = true});
-    EXPECT_EQ(session.scratch_bytes() > 0, storage == DType::f32);
+    EXPECT_GT(session.scratch_bytes(), 0U);
     BoundTensors tensors(session, inputs, stream);
     run_both_phases(session);
     const Tensors first = tensors.download();
