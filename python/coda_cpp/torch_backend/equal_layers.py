@@ -64,17 +64,37 @@ def compiled(module: fx.GraphModule, inner: Callable) -> Callable | None:
                  for value in map(values.__getitem__, part.read)]
         key = part.text, tuple(map(_facts, given))
         if key not in found:
-            call = _module(module, part)
-            with fake_mode:
-                made = list(call(*given))
-            if not part.is_eager:
-                with tracing(TracingContext(fake_mode)):
-                    call = inner(call, given)
-            found[key] = call, made
+            found[key] = _compiled_part(_module(module, part), given, fake_mode,
+                                        None if part.is_eager else inner)
         call, made = found[key]
         values.update(zip(part.made, made, strict=True))
         calls.append((call, part))
     return _in_turn(module, calls)
+
+
+def _compiled_part(module: fx.GraphModule, given: Sequence[Any], fake_mode: Any,
+                   inner: Callable | None) -> tuple[Callable, list[Any]]:
+    """The part as compiled by `inner` (None: as it is), and its results for the stand-ins `given`.
+
+    The results come from the part itself if all sizes are numbers, since AOTAutograd's cache does
+    not take what is compiled with fakify_first_call. Of symbolic sizes the part's own operations
+    would fix some, so there the compiled part is called."""
+    has_symbols = any(not isinstance(size, (int, float)) for x in given
+                      for size in (x.shape if isinstance(x, torch.Tensor) else (x,)))
+    context = TracingContext(fake_mode)
+    context.fakify_first_call = has_symbols
+    call, made = module, []
+    with tracing(context):
+        if not has_symbols:
+            with fake_mode:
+                made = list(module(*given))
+        if inner is not None:
+            call = inner(module, given)
+        if has_symbols:
+            with fake_mode:
+                made = list(call(*given))
+    context.fakify_first_call = False
+    return call, made
 
 
 def _drop_repeated(graph: fx.Graph) -> None:
