@@ -195,7 +195,7 @@ class WrittenOut(unittest.TestCase):
 
     def _recognised(self, function, given, limit=1e-5):
         """The number of attentions that are fused. Results and gradients are compared."""
-        recorder = Recorder(must_compile=True)
+        recorder = Recorder()
         torch._dynamo.reset()
         compiled = torch.compile(function, backend=recorder, dynamic=False)
         for found, expected in zip(results(compiled, given), results(function, given)):
@@ -254,7 +254,7 @@ class WrittenOut(unittest.TestCase):
 
     def _trained(self, model, layers, limit=1e-5, **options):
         """Two lengths, with and without an error of its own."""
-        recorder = Recorder(must_compile=True, **options)
+        recorder = Recorder(**options)
         compiled = torch.compile(model, backend=recorder)
         for tokens in (24, 33, 50):
             batch = {"input_ids": ids(2, tokens)}
@@ -304,7 +304,7 @@ class WrittenOut(unittest.TestCase):
                 exact = Gemma2ForCausalLM(model.config).double()
                 exact.load_state_dict(model.state_dict())
                 torch._dynamo.reset()
-                recorder = Recorder(must_compile=True)
+                recorder = Recorder()
                 compiled = torch.compile(model, backend=recorder)
                 wanted = trained(exact, exact, enabled=False)
                 found = error(trained(compiled, model, enabled=enabled), wanted)
@@ -321,7 +321,7 @@ class WrittenOut(unittest.TestCase):
                     **SIZES, sliding_window=6, attn_implementation="eager")))):
             with self.subTest(type(made).__name__):
                 torch._dynamo.reset()
-                recorder = Recorder(must_compile=True)
+                recorder = Recorder()
                 compiled = torch.compile(made, backend=recorder)
                 for lengths in ((9, 15), (1, 20, 3)):
                     tokens = ids(1, 24)
@@ -338,14 +338,14 @@ class WrittenOut(unittest.TestCase):
         mask = torch.ones(2, 24, dtype=torch.int64)
         mask[1, :9] = 0
         batch = {"input_ids": ids(2, 24), "attention_mask": mask}
-        recorder = Recorder(must_compile=True)
+        recorder = Recorder()
         compiled = torch.compile(model, backend=recorder)
         torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits)
         self.assertEqual(recorder.reports[0].written_out, 0)
 
     def test_weights_that_are_returned(self):
         model = Gemma2ForCausalLM(Gemma2Config(**SIZES, attn_implementation="eager"))
-        recorder = Recorder(must_compile=True)
+        recorder = Recorder()
         compiled = torch.compile(model, backend=recorder)
         tokens = ids(2, 24)
         found, expected = (called(tokens, output_attentions=True).attentions
