@@ -29,7 +29,7 @@ except ImportError as error:
 TOLERANCE = 1e-4
 KEPT = 0.9  # beta1 of the example
 LENGTH = 64
-TEXT = bytes((i * i * 7 + i // 3 * 11) % 251 for i in range(LENGTH + 1))
+TEXT = bytes(1 + (i * i * 7 + i // 3 * 11) % 251 for i in range(LENGTH + 1))
 
 
 def make_model(tied: bool) -> torch.nn.Module:
