@@ -323,15 +323,15 @@ def pytorch_steps() -> str:
 
 FINETUNING = {
     "qwen3_padded": "Qwen3, 4 x 2048, padded, labels of -100",
-    "qwen3_varying": "Qwen3, lengths that vary, tokens/s",
+    "qwen3_varying": "Qwen3, lengths that vary",
     "qwen3_checkpoint": "Qwen3, 8 x 2048, activation checkpointing",
     "qwen3_lora": "Qwen3, 4 x 2048, LoRA by PEFT",
     "gemma2_fixed": "Gemma 2, 2 x 2048"}
 
 
 def finetuning() -> str:
-    """Hugging Face's models by torch.compile: Inductor's figures over ours, and what they are of.
-    The last board that ran a case with both."""
+    """Fine-tuning of Hugging Face's models with Inductor and with coda-cpp. Of each case, the runs on
+    the last board that ran both."""
     path = RESULTS / "train_step" / "finetune_h200.jsonl"
     pairs: dict[str, dict[int, dict[str, dict]]] = {}
     for run in map(json.loads, path.read_text().splitlines()):
@@ -342,17 +342,17 @@ def finetuning() -> str:
         runs = [of for _, of in sorted(pairs[case].items()) if {"inductor", "coda"} <= set(of)][-1]
         theirs, ours = runs["inductor"], runs["coda"]
         if "tokens_per_second" in ours:
-            speeds = ours["tokens_per_second"], theirs["tokens_per_second"]
-            times = f"{speeds[1]:,}, {speeds[0]:,}"
-            gain = speeds[0] / speeds[1]
+            steps = [f"{run['tokens_per_second']:,} tokens/s" for run in (theirs, ours)]
+            faster = ours["tokens_per_second"] / theirs["tokens_per_second"]
         else:
-            times = f"{theirs['median_ms']:.1f}, {ours['median_ms']:.1f} ms"
-            gain = theirs["median_ms"] / ours["median_ms"]
-        memory = f"{theirs['peak_gib']:.1f}, {ours['peak_gib']:.1f} GiB"
-        rows.append([name, str(ours["layers"]), times, figure(gain), memory,
-                     figure(theirs["peak_gib"] / ours["peak_gib"])])
-    return table(["fine-tuning", "layers", "a step: Inductor, coda", "gain", "peak memory", "gain"],
-                 rows)
+            steps = [f"{run['median_ms']:.1f} ms" for run in (theirs, ours)]
+            faster = theirs["median_ms"] / ours["median_ms"]
+        memory = [f"{run['peak_gib']:.1f} GiB" for run in (theirs, ours)]
+        rows.append([name, str(ours["layers"]), *steps, figure(faster), *memory,
+                     figure(ours["peak_gib"] / theirs["peak_gib"])])
+    return table(["model and batch", "layers", "a step with Inductor", "with coda-cpp",
+                  "times as fast", "peak memory with Inductor", "with coda-cpp",
+                  "part of Inductor's"], rows)
 
 
 def picture_of_steps() -> str:

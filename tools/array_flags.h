@@ -23,7 +23,7 @@ CLI::Option* add_array_files(CLI::App& command, const std::string& flag,
 Arrays read_all_arrays(const std::vector<std::string>& files,
                        const std::function<bool(const std::string&)>& is_known);
 
-// Those whose names tensors of the programs have.
+// The same, for names of the programs' tensors.
 Arrays read_all_arrays(const std::vector<std::string>& files, std::span<const Program> programs);
 
 }  // namespace coda::tools

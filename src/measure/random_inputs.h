@@ -45,9 +45,10 @@ std::vector<ScaledInputs> scaled_inputs(const TensorValues& inputs,
                                         const std::map<std::string, InputUse>& uses,
                                         const std::map<std::string, TensorDecl>& decls);
 
-// The same inputs with a random half of the values 0, which comparisons with 0 tell apart, and
-// these with the rest a 1024th as large, so that an epsilon beside a square or a root matters.
-// Divisors and scalars are not 0. A derivative may not exist there.
+// Two variants of the inputs. In the first one a random half of the elements is 0, so that > and >=
+// differ in a comparison with 0. The second one also divides the other elements by 1024, so that an
+// epsilon is not small compared with what it is added to. Divisors and scalars do not become 0. Not
+// for gradients: at 0 a derivative may not exist.
 std::vector<ScaledInputs> edge_inputs(const TensorValues& inputs,
                                       const std::map<std::string, InputUse>& uses,
                                       const std::map<std::string, TensorDecl>& decls);

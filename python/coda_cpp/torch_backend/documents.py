@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention within documents that are packed into one row, as operators of PyTorch.
 
-With a soft-cap each document is a call of this package's attention (_attention.py). Otherwise, on a
-GPU, it is PyTorch's flash attention for sequences of different lengths, which reads no mask.
-Its grid and its workspace grow with the number of documents that it is told of (the workspace of
-the backward by 128 rows each), so bounds for as many documents as there are tokens would be too
-expensive. So the host must know the number: BOUNDS waits for the GPU, once for each mask.
+With a soft-cap, this package's attention (_attention.py) is called once for each document. Without
+one, a GPU runs PyTorch's flash attention for sequences of different lengths, which reads no mask.
+The host passes it the number of documents, because its grid and its workspace grow with that number
+(the backward's workspace by 128 rows for each document): to assume one document for each token would
+be too expensive. So BOUNDS waits for the GPU, once for each mask.
 """
 
 from __future__ import annotations
