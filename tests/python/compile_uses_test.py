@@ -289,6 +289,14 @@ class CompiledUses(unittest.TestCase):
         with self.assertRaisesRegex(coda_cpp.Error, "no option costmodel"):
             coda_cpp.explain(model, x, options={"costmodel": False})
 
+    def test_inductors_processes_start_at_torch_compile_if_the_gpu_is_in_use(self):
+        for in_use, inner, starts in ((True, "inductor", 1), (True, "aot_eager", 0),
+                                      (False, "inductor", 0)):
+            with unittest.mock.patch("torch.cuda.is_initialized", return_value=in_use), \
+                    unittest.mock.patch("torch._inductor.async_compile.maybe_warm_pool") as start:
+                torch.compile(Mlp(), backend="coda", options={"inner": inner})
+            self.assertEqual(start.call_count, starts)
+
     def test_inductor_compiles_the_rest_and_its_cache_knows_regions(self):
         x = torch.randn(2, 4, 32)
         for is_checkpointed in (False, True):
