@@ -330,8 +330,8 @@ FINETUNING = {
 
 
 def finetuning() -> str:
-    """Fine-tuning of Hugging Face's models with Inductor and with coda-cpp. Of each case, the runs on
-    the last board that ran both."""
+    """Fine-tuning of Hugging Face's models with Inductor and with coda-cpp. Of each case, the runs
+    on the last board that ran both."""
     path = RESULTS / "train_step" / "finetune_h200.jsonl"
     pairs: dict[str, dict[int, dict[str, dict]]] = {}
     for run in map(json.loads, path.read_text().splitlines()):

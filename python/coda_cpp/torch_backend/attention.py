@@ -76,9 +76,9 @@ def has_documents(query: torch.Tensor) -> bool:
 
 
 def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether coda_cpp::attention takes the place of the operations for such tensors. On a CPU it took
-    0.15 to 0.6 of the time of Inductor's code in all tested sizes and types. On a GPU it stores no
-    scores; its time beside Inductor's code was not measured."""
+    """Whether coda_cpp::attention takes the place of the operations for such tensors. On a CPU it
+    took 0.15 to 0.6 of the time of Inductor's code in all tested sizes and types. On a GPU it
+    stores no scores; its time has not been compared with Inductor's code there."""
     if not all(isinstance(size, int) for size in (
             query.shape[1], query.shape[3], value.shape[1], value.shape[3])):
         return False

@@ -4,8 +4,8 @@
 With a soft-cap, this package's attention (_attention.py) is called once for each document. Without
 one, a GPU runs PyTorch's flash attention for sequences of different lengths, which reads no mask.
 The host passes it the number of documents, because its grid and its workspace grow with that number
-(the backward's workspace by 128 rows for each document): to assume one document for each token would
-be too expensive. So BOUNDS waits for the GPU, once for each mask.
+(the backward's workspace by 128 rows for each document): to assume one document for each token
+would be too expensive. So BOUNDS waits for the GPU, once for each mask.
 """
 
 from __future__ import annotations
