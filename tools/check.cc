@@ -65,16 +65,16 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
     const auto function = python_function(formula);
     if (!function) lines.push_back(formula);
     if (function) {
-      wanted.push_back({[&programs, function](const Arrays& known) {
-                          return call_python(*function, programs, known);
-                        },
-                        says_nan(read_program_text(function->file))});
+      wanted.push_back(wanted_by(read_program_text(function->file),
+                                 [&programs, function](const Arrays& known) {
+                                   return call_python(*function, programs, known);
+                                 }));
     }
   }
   if (!lines.empty()) {
     const std::string text = formula_text(lines);
     wanted.push_back(
-        {[text](const Arrays& known) { return evaluate_formula(text, known); }, says_nan(text)});
+        wanted_by(text, [text](const Arrays& known) { return evaluate_formula(text, known); }));
   }
   if (!wanted.empty()) output.begin("the formula beside what is stored, both in float64");
   for (const Wanted& one : wanted) {

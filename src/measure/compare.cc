@@ -2,6 +2,8 @@
 #include "coda/compare.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -183,22 +185,29 @@ std::string text(const Comparison& comparison) {
   return lines;
 }
 
-bool says_nan(std::string_view text) {
-  for (size_t at = text.find("nan"); at != std::string_view::npos; at = text.find("nan", at + 1)) {
-    const auto is_letter = [&](size_t i) {
-      return i < text.size() &&
-             (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
-    };
-    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + 3)) return true;
+Wanted wanted_by(std::string_view text, std::function<Arrays(const Arrays& known)> of) {
+  Wanted result{.of = std::move(of)};
+  const auto is_letter = [&](size_t i) {
+    return i < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (!is_letter(at) || (at != 0 && is_letter(at - 1))) continue;  // not the start of a word
+    if (text.substr(at, 3) == "nan" && !is_letter(at + 3)) result.says_nan = true;
+    double number = 0;
+    if (std::isdigit(static_cast<unsigned char>(text[at])) != 0) {
+      std::from_chars(text.data() + at, text.data() + text.size(), number);
+      result.numbers.push_back(number);
+    }
   }
-  return false;
+  return result;
 }
 
 Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
                                 std::string_view formula, uint64_t seed, bool scaled) {
   return compare_with_function(
       programs, sizes,
-      {[&](const Arrays& known) { return evaluate_formula(formula, known); }, says_nan(formula)},
+      wanted_by(formula, [&](const Arrays& known) { return evaluate_formula(formula, known); }),
       seed, scaled);
 }
 
@@ -219,7 +228,7 @@ bool same(const Arrays& a, const Arrays& b) {
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
                                  const Wanted& wanted, uint64_t seed, bool scaled) {
   measure::require_chain(programs);
-  constexpr double kEvaluations = 14;  // evaluations that draw the inputs and compare all scales
+  constexpr double kEvaluations = 16;  // evaluations that draw the inputs and compare all scales
   measure::require_short(programs, sizes, scaled ? kEvaluations : 2);
   measure::ChainInputs inputs = measure::chain_inputs(programs, sizes, seed);
   const auto wanted_of = [&](const program::TensorValues& values) {
@@ -257,6 +266,13 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
   std::vector<measure::ScaledInputs> others =
       measure::scaled_inputs(inputs.values, inputs.uses, inputs.decls);
   for (measure::ScaledInputs& one : measure::edge_inputs(inputs.values, inputs.uses, inputs.decls))
+    others.push_back(std::move(one));
+  std::vector<double> numbers = wanted.numbers;
+  for (const Program& program : programs) {
+    for (const Step& step : program.steps) numbers.push_back(step.number());
+  }
+  for (measure::ScaledInputs& one :
+       measure::reaching_inputs(inputs.values, inputs.uses, inputs.decls, numbers))
     others.push_back(std::move(one));
   for (const measure::ScaledInputs& other : others) {
     const Comparison of_other = compare(other.values, true);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "base/stored_element.h"
 #include "coda/plan.h"
@@ -207,6 +208,34 @@ std::vector<ScaledInputs> edge_inputs(const TensorValues& inputs,
     for (double& x : values) x *= factor;
   }
   return {std::move(zeros), std::move(tiny)};
+}
+
+std::vector<ScaledInputs> reaching_inputs(const TensorValues& inputs,
+                                          const std::map<std::string, InputUse>& uses,
+                                          const std::map<std::string, TensorDecl>& decls,
+                                          const std::vector<double>& numbers) {
+  constexpr size_t kMost = 2;
+  std::set<double, std::greater<>> factors;
+  for (const double number : numbers) {
+    const double size = std::abs(number);
+    if (size > kLarger / 2 && size <= kMagnitudes)
+      factors.insert(std::ldexp(1.0, std::ilogb(size) + 2));
+  }
+  std::vector<ScaledInputs> all;
+  for (const double factor : factors) {
+    if (all.size() == kMost) break;
+    ScaledInputs one{
+        "of inputs of which half are " + std::to_string(std::lround(factor)) + " times as large",
+        inputs};
+    for (auto& [name, values] : one.values) {
+      if (decls.at(name).dtype == DType::u8 || !has_size(use_of(uses, name)) || values.size() == 1)
+        continue;
+      std::mt19937_64 random(hash_of(name));
+      for (double& x : values) x *= random() >> 63 ? factor : 1;
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
 }
 
 }  // namespace coda::measure

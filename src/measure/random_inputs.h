@@ -53,4 +53,12 @@ std::vector<ScaledInputs> edge_inputs(const TensorValues& inputs,
                                       const std::map<std::string, InputUse>& uses,
                                       const std::map<std::string, TensorDecl>& decls);
 
+// Inputs that reach numbers they may be compared with, where scaled_inputs does not: a random half
+// of the elements is at least twice as large as the number. For the two largest magnitudes of
+// `numbers` up to 2^20; what is above is there to mask. Scalars stay as they are.
+std::vector<ScaledInputs> reaching_inputs(const TensorValues& inputs,
+                                          const std::map<std::string, InputUse>& uses,
+                                          const std::map<std::string, TensorDecl>& decls,
+                                          const std::vector<double>& numbers);
+
 }  // namespace coda::measure

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten kernels as authors write them, and variants of each with one mistake. With three seeds,
+// Eleven kernels as authors write them, and variants of each with one mistake. With three seeds,
 // compare_with_formula must accept each kernel and reject each variant. This tests the choice of
 // the random inputs: indices must cover their range, counts, variances, probabilities and seeds
-// must have valid values, some inputs must be large while others are small, and some values must be
-// 0 or tiny.
+// must have valid values, some inputs must be large while others are small, some values must be 0 or
+// tiny, and some must reach the numbers in the text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,6 +107,19 @@ const std::vector<Kernel>& kernels() {
        {"store(dx, where(tile(x[M, N]) > 0, tile(dy[M, N]), 0))\n"},
        "dx = dy * (x > 0)",
        {{"0 is in", "> 0", ">= 0"}}},
+      {"a clipped gate",
+       {"g = min(tile(g[M, N]), 100)\n"
+        "u = min(max(tile(u[M, N]) / per_row(s[M]), -5000), 5000)\n"
+        "store(y, where(per_row(age[M]:i32) < 300, g * u, 0))\n"},
+       "y = minimum(g, 100) * clip(u / s[:, None], -5000, 5000) * (age < 300)[:, None]",
+       {{"the gate is not clipped", "min(tile(g[M, N]), 100)", "tile(g[M, N])"},
+        {"the gate is clipped elsewhere", "min(tile(g[M, N]), 100)", "min(tile(g[M, N]), 110)"},
+        {"a quotient is not clipped", "min(max(tile(u[M, N]) / per_row(s[M]), -5000), 5000)",
+         "tile(u[M, N]) / per_row(s[M])"},
+        {"a quotient is clipped above alone",
+         "min(max(tile(u[M, N]) / per_row(s[M]), -5000), 5000)",
+         "min(tile(u[M, N]) / per_row(s[M]), 5000)"},
+        {"every age is in", "per_row(age[M]:i32) < 300", "0 * per_row(age[M]:i32) < 300"}}},
       {"two vectors of two programs",
        {"store(a, tile(x[M, N]) * per_row(left[M]))\n",
         "store(b, tile(a[M, N]) + per_row(right[M]) + per_row(steps[M]:i32))\n"},
