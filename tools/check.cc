@@ -65,10 +65,10 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
     const auto function = python_function(formula);
     if (!function) lines.push_back(formula);
     if (function) {
-      wanted.push_back(wanted_by(read_program_text(function->file),
-                                 [&programs, function](const Arrays& known) {
-                                   return call_python(*function, programs, known);
-                                 }));
+      wanted.push_back(
+          wanted_by(read_program_text(function->file), [&programs, function](const Arrays& known) {
+            return call_python(*function, programs, known);
+          }));
     }
   }
   if (!lines.empty()) {

@@ -179,13 +179,14 @@ int fail(const coda::ProgramError& error) {
   return 1;
 }
 
-// If a single-value flag is given several times, prints which value counts.
+// If a flag that keeps one value is given several times, prints which one counts: true or false for
+// a flag without a value (--tied --untied).
 void say_flags_given_twice(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     say_flags_given_twice(*command);
     command->parse_complete_callback([command] {
       for (const CLI::Option* option : command->get_options())
-        if (option->count() > 1 && option->get_items_expected_max() == 1 &&
+        if (option->count() > 1 && option->get_items_expected_max() <= 1 &&
             option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeLast)
           std::fprintf(stderr, "coda: note: %s is given %zu times; the last counts: %s\n",
                        option->get_name().c_str(), option->count(),

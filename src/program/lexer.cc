@@ -79,6 +79,20 @@ bool begins_statement(std::string_view text, size_t i) {
   return true;
 }
 
+constexpr const char* kTransposed =
+    "nothing is transposed by .T: gemm(x[M, K], w[N, K]) contracts the size that both have, and "
+    "store_transposed(y, z) stores a transpose";
+
+// Why nothing begins with this text, which is no word, number or sign. What NumPy has gets its
+// remedy.
+const char* mistake_of(std::string_view text) {
+  if (text.starts_with(".T")) return kTransposed;
+  if (text.starts_with('@'))
+    return "a product of matrices is written  gemm(x[M, K], w[N, K]), which contracts the size "
+           "that both have";
+  return "this character has no meaning here";
+}
+
 }  // namespace
 
 std::vector<Token> tokens_of(std::string_view text) {
@@ -107,7 +121,10 @@ std::vector<Token> tokens_of(std::string_view text) {
     } else if (c == ' ' || c == '\t' || c == '\r') {
       ++i;
     } else if (is_letter(c)) {
-      add(TokenKind::word, word_end(text, i));
+      const size_t stop = word_end(text, i);
+      const bool is_transposed = text.substr(i, stop - i).ends_with(".T");
+      add(is_transposed ? TokenKind::wrong : TokenKind::word, stop,
+          is_transposed ? kTransposed : nullptr);
     } else if (is_digit(c)) {
       add(TokenKind::number, number_end(text, i));
     } else if (c == '"') {
@@ -122,6 +139,8 @@ std::vector<Token> tokens_of(std::string_view text) {
         tokens.push_back({TokenKind::name, name, i});
         i = close + 1;
       }
+    } else if (text.substr(i, 2) == "**") {
+      add(TokenKind::wrong, i + 2, "a power is written  z * z, or exp(p * log(z))");
     } else if (is_long_sign) {
       add(TokenKind::sign, i + 2);
     } else if (kSigns.find(c) != std::string_view::npos) {
@@ -131,11 +150,7 @@ std::vector<Token> tokens_of(std::string_view text) {
     } else {
       size_t stop = i + 1;  // of a character in UTF-8
       while (stop < text.size() && (text[stop] & 0xc0) == 0x80) ++stop;
-      add(TokenKind::wrong, stop,
-          c == '@'
-              ? "a product of matrices is written  gemm(x[M, K], w[N, K]), which contracts the "
-                "size that both have"
-              : "this character has no meaning here");
+      add(TokenKind::wrong, stop, mistake_of(text.substr(i)));
     }
   }
   tokens.push_back({TokenKind::end, {}, text.size()});

@@ -78,7 +78,7 @@ bool is_reserved(std::string_view word) {
 
 std::string quoted_name(std::string_view name) {
   const bool plain = !name.empty() && is_letter(name[0]) && name.back() != '.' &&
-                     name.find("..") == std::string_view::npos &&
+                     !name.ends_with(".T") && name.find("..") == std::string_view::npos &&
                      std::all_of(name.begin(), name.end(),
                                  [](char c) { return is_letter(c) || is_digit(c) || c == '.'; });
   return plain ? std::string(name) : "\"" + std::string(name) + "\"";

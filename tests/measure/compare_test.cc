@@ -95,6 +95,14 @@ TEST(Compare, ClampsAndSmallNumbersThatAreAddedAreCompared) {
       compared({"store(y, sqrt(tile(x[M, N]) * tile(x) + 1e-9))"}, "y = abs(x)");
   EXPECT_FALSE(added.is_right());
   EXPECT_TRUE(compared({"store(y, min(tile(x[M, N]), 20))"}, "y = minimum(x, 20)").is_right());
+  // Only the program or only the formula has the number.
+  for (const auto& [program, formula] :
+       {std::pair{"store(y, max(tile(x[M, N]), -70000))", "y = x"},
+        std::pair{"store(y, tile(x[M, N]))", "y = clip(x, -3e5, 3e5)"}}) {
+    const Comparison clipped = compared({program}, formula);
+    EXPECT_FALSE(clipped.is_right()) << formula;
+    EXPECT_THAT(clipped.tensors.front().remark, HasSubstr("of which half are"));
+  }
   // exp(x) of 32 is no infinity, but that of the sum is where the program's is not.
   EXPECT_TRUE(compared({"row_partial(l, log_sum_exp(tile(x[M, N]) * 100))"},
                        "l = log(sum(exp(100 * x), axis=1))")

@@ -2,8 +2,8 @@
 // Eleven kernels as authors write them, and variants of each with one mistake. With three seeds,
 // compare_with_formula must accept each kernel and reject each variant. This tests the choice of
 // the random inputs: indices must cover their range, counts, variances, probabilities and seeds
-// must have valid values, some inputs must be large while others are small, some values must be 0 or
-// tiny, and some must reach the numbers in the text.
+// must have valid values, some inputs must be large while others are small, some values must be 0
+// or tiny, and some must reach the numbers in the text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -40,6 +40,16 @@ TEST(ProgramText, OfCopiesAndMagnitudesToo) {
   EXPECT_EQ(text(parse_program(written)), written);
 }
 
+TEST(ProgramText, NamesThatAreNoWordsAreQuoted) {
+  for (const char* name : {"w.T", "a b", "layer/0", "x.", "1"}) {
+    const std::string written =
+        std::string("program p {\n  store(y, tile(\"") + name + "\"[M, N]))\n}\n";
+    const Program program = parse_program(written);
+    EXPECT_EQ(parse_program(text(program)), program) << text(program);
+    EXPECT_THAT(text(program), testing::HasSubstr(std::string("\"") + name + "\"[M, N]"));
+  }
+}
+
 TEST(ProgramText, ComparisonsAndWhereHaveOnePrintedForm) {
   EXPECT_EQ(text(parse_program(R"(program p {
   x = tile(x[M, N])

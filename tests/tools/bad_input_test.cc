@@ -191,6 +191,8 @@ TEST_F(BadInput, FlagsGivenTwice) {
       run_coda({"eval", checkpoint(), "--data", text(), "--limit", "5", "--limit", "7"});
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(result.err, testing::HasSubstr("--limit is given 2 times; the last counts: 7"));
+  EXPECT_THAT(run_coda({"train", "--data", folder / "none", "--tied", "--untied"}).err,
+              testing::HasSubstr("--tied is given 2 times; the last counts: false"));
 }
 
 TEST_F(BadInput, ATextShorterThanASequence) {
