@@ -169,6 +169,14 @@ const StoredTensor* StoredTensors::find(std::string_view name) const {
 
 const StoredTensor& StoredTensors::at(std::string_view name) const {
   if (const StoredTensor* tensor = find(name)) return *tensor;
+  for (const auto& [other, tensor] : tensors) {
+    if (!other.ends_with("." + std::string(name))) continue;
+    const std::string prefix = in_quotes(other.substr(0, other.size() - name.size()));
+    throw Error(source + ": tensor " + in_quotes(name) + " is missing, and there is " +
+                in_quotes(other) + ": strip the prefix " + prefix +
+                ", in Python by save_file({n.removeprefix(" + prefix +
+                "): t for n, t in load_file(f).items()}, f) of safetensors.torch");
+  }
   throw Error(source + ": tensor " + in_quotes(name) + " is missing among its " +
               text(tensors.size()) +
               " tensors (the file is not complete, or config.json asks for another model)");

@@ -452,6 +452,35 @@ TEST_F(ModelWeights, OneFileOrShards) {
   EXPECT_EQ(open_model_weights(folder_.path()).tensors.size(), 1u);
 }
 
+// torch.compile, FSDP, checkpointing and DeepSpeed put their parts anywhere, data parallel and PEFT
+// in front.
+TEST_F(ModelWeights, NamesOfWrappersAreTakenWithoutThem) {
+  for (const char* wrapped :
+       {"_orig_mod.a.b", "a._orig_mod.b", "_fsdp_wrapped_module.a._fsdp_wrapped_module.b",
+        "a._checkpoint_wrapped_module.b", "_forward_module.a.b", "module.a.b", "module.module.a.b",
+        "base_model.model.a.b", "_orig_mod.module.a.b", "module._orig_mod.a.b"}) {
+    write_shard("model.safetensors", {wrapped});
+    EXPECT_NE(open_model_weights(folder_.path()).find("a.b"), nullptr) << wrapped;
+  }
+  for (const char* name : {"a.module.b", "a.x_orig_mod.b", "base_model.a.b"}) {
+    write_shard("model.safetensors", {name});
+    EXPECT_NE(open_model_weights(folder_.path()).find(name), nullptr);
+  }
+  write_shard("model.safetensors", {"a.b", "module.a.b"});
+  EXPECT_THAT(open_message(), HasSubstr("'a.b' and 'module.a.b' are both 'a.b' of the model"));
+  write_shard("model.safetensors", {"a.b", "a.q.lora_A.default.weight"});
+  EXPECT_THAT(open_message(), HasSubstr("merge it into the weights first"));
+}
+
+TEST_F(ModelWeights, AnotherPrefixIsNamedWithTheLineThatStripsIt) {
+  write_shard("model.safetensors", {"net.model.a.b", "net.c"});
+  const StoredTensors stored = open_model_weights(folder_.path());
+  EXPECT_THAT(error_message([&] { stored.at("a.b"); }),
+              HasSubstr("there is 'net.model.a.b': strip the prefix 'net.model.'"));
+  EXPECT_THAT(error_message([&] { stored.at("c"); }), HasSubstr("n.removeprefix('net.')"));
+  EXPECT_THAT(error_message([&] { stored.at("d"); }), HasSubstr("missing among its 2 tensors"));
+}
+
 TEST_F(ModelWeights, RefusesAnIndexThatDoesNotFit) {
   write_shard("s1.safetensors", {"a"});
   write_index(index_of("s1.safetensors", "s2.safetensors"));
