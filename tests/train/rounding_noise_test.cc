@@ -183,8 +183,8 @@ TrainOptions noisy_options() {
   return options;
 }
 
-// Processes that compute the same gradients have their mean, exactly. Each of four processes updates
-// rows of w1.
+// Processes that compute the same gradients have their mean, exactly. Each of four processes
+// updates rows of w1.
 TEST(RoundingNoise, IsTheSameForAnyNumberOfProcesses) {
   const Net net{.hidden = 2048};
   std::vector<std::vector<float>> of_one;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <latch>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -282,7 +283,7 @@ TEST(SeveralProcesses, GoOnWhileTheStateOfOneIsCopied) {
 }
 
 // Each process's share is copied while the next step is under way, and reaches rank 0 whenever that
-// asks for it.
+// asks for it, also before the others wait for their copies.
 TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
   for (const DType moments : {DType::f32, DType::bf16}) {
     ModelTrainSettings settings = settings_of(DType::bf16, 1);
@@ -291,6 +292,7 @@ TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
     const Course later = trained(settings, 3, 3);
     for (const bool waits_first : {true, false}) {
       const Tokens text = counting_text(500);
+      std::latch of_rank_0(1);
       const auto run = [&](ThreadCommunicator& communicator) {
         LateCopies backend;
         ModelTrainSettings its = settings;
@@ -298,7 +300,11 @@ TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
         ModelTrainer trainer(its, text, backend);
         for (int i = 0; i < 2; ++i) trainer.step();
         const std::function<void()> fetched = trainer.start_fetch();
-        if (waits_first) fetched();
+        if (waits_first) {
+          if (communicator.rank() > 0) of_rank_0.wait();
+          fetched();
+          if (communicator.rank() == 0) of_rank_0.count_down();
+        }
         trainer.step();
         if (communicator.rank() > 0) return trainer.fetch();
         const auto expect_state = [&](const Course& course) {
