@@ -63,6 +63,12 @@ def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu, in_background: b
         return _known[key]
 
 
+def is_working() -> bool:
+    """Whether kernels are being compiled."""
+    with _changed:
+        return _is_working
+
+
 def wait() -> None:
     """Waits until all kernels are compiled."""
     with _changed:

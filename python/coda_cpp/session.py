@@ -76,9 +76,10 @@ def shape_of(tensor: _core.TensorInfo | TensorFacts, sizes: Mapping[str, int]) -
 class Runners:
     """The sessions of a plan with one phase: one for each combination of sizes, device and stream.
 
-    On a GPU, only a plan's first run waits for the compiler. Sessions for other sizes use kernels
-    that are already compiled and give the same bits. The fastest kernels for these sizes are
-    compiled in the background; then the session is replaced by one that uses them."""
+    On a GPU, only a plan's first run waits for the compiler, and only for its own kernels. Sessions
+    for other sizes, and all that are made while kernels are compiled in the background, use kernels
+    that are already loaded and give the same bits. When the fastest kernels for their sizes are
+    compiled, they are replaced by sessions that use these."""
 
     def __init__(self, plan: _core.Plan) -> None:
         self.tensors = facts_of(plan)
@@ -130,11 +131,9 @@ class Runners:
         on = backend("cpu")
         if device.type == "cuda":
             on = backend("gpu", device.index)
-            if not self._kept:
-                _precompile.wait()
-            elif is_first:
+            if is_first and (self._kept or _precompile.is_working()):
                 work = _precompile.start(
-                    self._plan, dict(sizes), gpu_of(device), in_background=True)
+                    self._plan, dict(sizes), gpu_of(device), in_background=bool(self._kept))
                 if work is not None and not work.is_done:
                     self._in_background[key] = work
         return _core.PlanRunner(self._plan, on, dict(sizes), self._order, is_lent=True)

@@ -3,8 +3,10 @@
 #include "coda/kernels.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -107,6 +109,23 @@ std::vector<KernelText> texts_of(const NamedPlans& plans, const gpu::SpilledByte
   return kernels;
 }
 
+// The plans without those of equal texts, as equal layers have. Those with the longest texts come
+// first: they take the longest to compile.
+std::vector<const NamedPlans::value_type*> distinct(const NamedPlans& plans) {
+  std::map<std::string, const NamedPlans::value_type*> found;
+  for (const auto& one : plans) {
+    std::string texts;
+    for (const gpu::KernelLaunch& launch : gpu::make(one.second, {})) texts += launch.source;
+    found.try_emplace(std::move(texts), &one);
+  }
+  std::vector<std::pair<size_t, const NamedPlans::value_type*>> sized;
+  for (const auto& [texts, one] : found) sized.emplace_back(texts.size(), one);
+  std::ranges::stable_sort(sized, std::greater<>{}, [](const auto& one) { return one.first; });
+  std::vector<const NamedPlans::value_type*> sorted;
+  for (const auto& [size, one] : sized) sorted.push_back(one);
+  return sorted;
+}
+
 }  // namespace
 
 std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
@@ -128,23 +147,26 @@ Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions&
       "NVRTC " + builder.compiler().version().text() + " at " + builder.compiler().location();
   NamedPlans planned;
   for (const SizedPlan& one : plans) add_plans(one.plan, one.sizes, lowering_of(options), planned);
-  // Each round compiles all kernels in parallel. If a kernel spills, the next round tries its next
-  // way.
   const auto spilled = [&](const std::string& source) { return builder.spilled_bytes(source); };
+  std::mutex mutex;
   std::map<std::string, std::string> defects;  // of each text that was built
-  std::vector<KernelText> kernels;
-  for (bool spills = true; spills;) {
-    kernels = texts_of(planned, spilled);
-    std::vector<const KernelText*> unknown;
-    for (const KernelText& kernel : kernels)
-      if (defects.try_emplace(kernel.source).second) unknown.push_back(&kernel);
-    std::vector<std::string> found(unknown.size());
-    gpu::parallel_for(unknown.size(), options.threads, [&](size_t i) {
-      found[i] = builder.build(unknown[i]->program, unknown[i]->source).defect;
-    });
-    for (size_t i = 0; i < unknown.size(); ++i) defects[unknown[i]->source] = found[i];
-    spills = std::any_of(found.begin(), found.end(), [](const auto& one) { return !one.empty(); });
-  }
+  const std::vector<const NamedPlans::value_type*> jobs = distinct(planned);
+  gpu::parallel_for(jobs.size(), options.threads, [&](size_t i) {
+    const auto& [program, plan] = *jobs[i];
+    std::set<std::string> built;
+    // If a kernel spills, the program is made in its next way, of other texts.
+    for (bool is_new = true; is_new;) {
+      is_new = false;
+      for (const gpu::KernelLaunch& launch : gpu::make(plan, spilled)) {
+        if (!built.insert(launch.source).second) continue;
+        is_new = true;
+        std::string defect = builder.build(program, launch.source).defect;
+        const std::lock_guard lock(mutex);
+        defects[launch.source] = std::move(defect);
+      }
+    }
+  });
+  const std::vector<KernelText> kernels = texts_of(planned, spilled);
   for (const KernelText& kernel : kernels) {
     const std::string& defect = defects.at(kernel.source);
     if (!defect.empty())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs, programs and plans from Python, and sessions on tensors of PyTorch and NumPy."""
 
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -203,6 +204,54 @@ _GPU_PROGRAM = """program scaled {
 """
 
 
+_GPU = (132, "NVIDIA H200", (9, 0))
+
+
+class _Compiler:
+    """Stands for the compiler and the GPU: compiling lasts until end(). `made`: the numbers of rows
+    of the sessions made, `compiled`: of the plans compiled in the background. With `finds_all` all
+    kernels are in the cache."""
+
+    def __init__(self, test):
+        self.made, self.compiled, self.finds_all = [], [], False
+        self._test, self._may_end = test, threading.Event()
+        self._runners = session.Runners(coda_cpp.Program.parse(_GPU_PROGRAM).plan())
+        self._device = unittest.mock.Mock(type="cuda", index=0)
+
+    def __enter__(self):
+        patch = unittest.mock.patch
+        with contextlib.ExitStack() as stack:
+            for patched in (
+                    patch.object(session, "backend"),
+                    patch.object(_precompile._core, "precompile", self._precompile),
+                    patch.object(session, "gpu_of", return_value=_GPU),
+                    patch.object(session._core, "PlanRunner", self._runner),
+                    patch("torch._C._cuda_getCurrentRawStream", return_value=0, create=True)):
+                stack.enter_context(patched)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+        self._stack.close()
+
+    def run(self, rows):
+        self._runners.run((("M", rows),), self._device, [])
+
+    def end(self):
+        self._may_end.set()
+        _precompile.wait()
+
+    def _precompile(self, plans, *_):
+        self.compiled.extend(sizes["M"] for _, sizes in plans)
+        self._test.assertTrue(self._may_end.wait(60))
+        return 0 if self.finds_all else len(plans)
+
+    def _runner(self, plan, backend, sizes, order, is_lent):
+        self.made.append(sizes["M"])
+        return unittest.mock.Mock(lent_bytes=0)
+
+
 class Kernels(unittest.TestCase):
     def test_what_was_begun_is_in_the_cache_once_it_was_waited_for(self):
         """Without NVRTC nothing is begun, and whoever asks is told what is missing."""
@@ -211,7 +260,7 @@ class Kernels(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with unittest.mock.patch.dict(os.environ, CODA_CACHE_DIR=folder):
                 for _ in range(2):
-                    _precompile.start(plan, sizes, (132, "NVIDIA H200", (9, 0)))
+                    _precompile.start(plan, sizes, _GPU)
                 _precompile.wait()
                 try:
                     self.assertEqual(_core.precompile([(plan, sizes)], 132), 0)
@@ -221,45 +270,33 @@ class Kernels(unittest.TestCase):
                     self.assertIn("NVRTC", str(error))
 
     def test_a_session_of_other_sizes_does_not_wait_for_its_own_kernels(self):
-        may_end, compiled, made = threading.Event(), [], []
-
-        def precompile(plans, *_):
-            compiled.extend(sizes["M"] for _, sizes in plans)
-            self.assertTrue(may_end.wait(60))
-            return len(plans) if sizes_are_new else 0
-
-        def runner(plan, backend, sizes, order, is_lent):
-            made.append(sizes["M"])
-            return unittest.mock.Mock(lent_bytes=0)
-
-        runners = session.Runners(coda_cpp.Program.parse(_GPU_PROGRAM).plan())
-        device = unittest.mock.Mock(type="cuda", index=0)
-        patch = unittest.mock.patch
-        with (patch.object(session, "backend"), patch.object(_precompile, "_core") as core,
-              patch.object(session, "gpu_of", return_value=(132, "NVIDIA H200", (9, 0))),
-              patch.object(session._core, "PlanRunner", runner),
-              patch("torch._C._cuda_getCurrentRawStream", return_value=0, create=True)):
-            core.precompile = precompile
-
-            def run(rows):
-                runners.run((("M", rows),), device, [])
-
-            sizes_are_new = True
+        with _Compiler(self) as compiler:
             for rows in (8, 16, 24, 16, 8):
-                run(rows)
-            self.assertEqual(made, [8, 16, 24])
-            may_end.set()
-            _precompile.wait()
-            self.assertEqual(sorted(compiled), [16, 24])
+                compiler.run(rows)
+            self.assertEqual(compiler.made, [8, 16, 24])
+            compiler.end()
+            self.assertEqual(sorted(compiler.compiled), [16, 24])
             for rows in (8, 16, 24, 16, 24):
-                run(rows)
-            self.assertEqual(made, [8, 16, 24, 16, 24])
-            sizes_are_new = False
-            run(32)
-            _precompile.wait()
+                compiler.run(rows)
+            self.assertEqual(compiler.made, [8, 16, 24, 16, 24])
+            compiler.finds_all = True
+            compiler.run(32)
+            compiler.end()
             for rows in (32, 16):
-                run(rows)
-            self.assertEqual(made, [8, 16, 24, 16, 24, 32])
+                compiler.run(rows)
+            self.assertEqual(compiler.made, [8, 16, 24, 16, 24, 32])
+
+    def test_a_first_session_does_not_wait_for_kernels_of_other_plans(self):
+        """It is replaced afterwards: kernels that were loaded may have taken its own ones' place."""
+        with _Compiler(self) as compiler:
+            other = coda_cpp.Program.parse(_GPU_PROGRAM).plan()
+            _precompile.start(other, {"M": 64}, _GPU)
+            compiler.run(8)
+            self.assertEqual(compiler.made, [8])
+            compiler.end()
+            for _ in range(2):
+                compiler.run(8)
+            self.assertEqual(compiler.made, [8, 8])
 
     def test_a_process_that_ends_while_kernels_are_compiled_ends_well(self):
         script = f"""
