@@ -5,6 +5,7 @@ are compiled one by one."""
 import contextlib
 import unittest
 import unittest.mock
+from collections import Counter
 
 import torch
 import torch._dynamo
@@ -134,6 +135,20 @@ class EqualLayers(unittest.TestCase):
 
     def test_first_layer_equal_layers_and_the_rest(self):
         self._same()
+
+    def test_layers_that_follow_each_other_are_called_together(self):
+        """The fewer layers are compiled, the more calls there are: the sum is the least."""
+        real, made = equal_layers._in_turn, []
+
+        def in_turn(module, calls):
+            made.append(Counter(call for call, _ in calls))
+            return real(module, calls)
+
+        for layers, calls in ((LAYERS, 2), (10, 3), (12, 5)):
+            with unittest.mock.patch.object(equal_layers, "_in_turn", in_turn), \
+                 unittest.mock.patch(f"{__name__}.LAYERS", layers):
+                self._run(4, Model, (8,), contextlib.nullcontext, outcome)
+            self.assertEqual(max(made[-1].values()), calls)
 
     def test_in_bf16_under_autocast(self):
         self._same(context=lambda: torch.autocast("cpu", torch.bfloat16))
