@@ -3,9 +3,9 @@
 
 When torch.compile asks for the shapes of an operator's results, the operator's plan and sizes are
 known. From then on a thread compiles the plan's kernels into the kernel cache, where sessions find
-them. Plans that arrive during a compilation are then compiled together, each kernel once. Later,
-the thread compiles kernels for sizes that first occur in a step, in the background. It has a low
-priority: PyTorch's own compilation takes longer and goes first.
+them; a kernel of several plans is compiled once. Later, kernels for sizes that first occur in a
+step are compiled in the background, those of all plans together. The threads have a low priority:
+PyTorch's own compilation takes longer and goes first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coda_cpp import _core
@@ -37,8 +37,9 @@ class Work:
 
 _changed = threading.Condition()
 _known: dict[Any, Work] = {}  # the keys have ids of plans, and the values keep the plans alive
-_waiting: dict[tuple[Gpu, int], list[Work]] = {}  # by GPU and number of threads
-_is_working = False
+_waiting: dict[Gpu, list[Work]] = {}  # for the thread of the background
+_threads = 0  # that compile
+_has_background = False
 
 
 def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu, in_background: bool = False
@@ -46,33 +47,35 @@ def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu, in_background: b
     """Starts to compile the plan's kernels. A symbolic size has its value in this call; if it has
     none, nothing is started and the result is None. `in_background`: uses only half of the
     processor's cores."""
-    global _is_working
+    global _has_background
     sizes = {name: size if isinstance(size, int) else size.node.hint
              for name, size in sizes.items()}
     if not all(isinstance(size, int) for size in sizes.values()):
         return None
     key = (id(plan), tuple(sizes.items()), gpu)
-    threads = max(1, (os.cpu_count() or 1) // 2) if in_background else 0
     with _changed:
         if key not in _known:
-            _known[key] = Work(plan, sizes, has_new=_is_working)
-            _waiting.setdefault((gpu, threads), []).append(_known[key])
-        if _waiting and not _is_working:
-            _is_working = True
-            threading.Thread(target=_work, name="coda kernels", daemon=True).start()
+            _known[key] = work = Work(plan, sizes, has_new=_threads > 0)
+            if not in_background:
+                _begin(lambda: _compile([work], gpu, 0))
+            else:
+                _waiting.setdefault(gpu, []).append(work)
+                if not _has_background:
+                    _has_background = True
+                    _begin(_compile_waiting)
         return _known[key]
 
 
 def is_working() -> bool:
     """Whether kernels are being compiled."""
     with _changed:
-        return _is_working
+        return _threads > 0
 
 
 def wait() -> None:
     """Waits until all kernels are compiled."""
     with _changed:
-        _changed.wait_for(lambda: not _is_working)
+        _changed.wait_for(lambda: not _threads)
 
 
 @atexit.register
@@ -84,20 +87,40 @@ def _end() -> None:
     wait()
 
 
-def _work() -> None:
-    global _is_working
-    with contextlib.suppress(AttributeError, OSError):  # Linux: of this thread and those it starts
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+def _begin(job: Callable[[], None]) -> None:
+    """Runs the job on a thread. Requires _changed."""
+    global _threads
+
+    def run() -> None:
+        global _threads
+        with contextlib.suppress(AttributeError, OSError):  # Linux: and those that it starts
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        try:
+            job()
+        finally:
+            with _changed:
+                _threads -= 1
+                _changed.notify_all()
+
+    _threads += 1
+    threading.Thread(target=run, name="coda kernels", daemon=True).start()
+
+
+def _compile_waiting() -> None:
+    global _has_background
     while True:
         with _changed:
             if not _waiting:
-                _is_working = False
-                _changed.notify_all()
+                _has_background = False
                 return
-            (gpu, threads), works = _waiting.popitem()
-        compiled = 0
-        with contextlib.suppress(Error):  # the session compiles them again and reports the error
-            compiled = _core.precompile([(work.plan, work.sizes) for work in works], *gpu, threads)
-        for work in works:
-            work.has_new |= compiled > 0
-            work.is_done = True
+            gpu, works = _waiting.popitem()
+        _compile(works, gpu, max(1, (os.cpu_count() or 1) // 2))
+
+
+def _compile(works: list[Work], gpu: Gpu, threads: int) -> None:
+    compiled = 0
+    with contextlib.suppress(Error):  # the session compiles them again and reports the error
+        compiled = _core.precompile([(work.plan, work.sizes) for work in works], *gpu, threads)
+    for work in works:
+        work.has_new |= compiled > 0 or _threads > 1
+        work.is_done = True

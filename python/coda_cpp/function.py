@@ -227,6 +227,10 @@ class Function:
             chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
         return None if any(map(_is_whole, made.notes)) else made.in_one_phase()
 
+    @property
+    def is_for_gpu(self) -> bool:
+        return self._for_gpu
+
     def costs(self, needs: int) -> tuple[tuple, tuple]:
         """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of
         the unfused plan, whose products have no epilogues."""

@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <semaphore>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "gpu/configure/tuned_table.h"
@@ -126,6 +128,22 @@ std::vector<const NamedPlans::value_type*> distinct(const NamedPlans& plans) {
   return sorted;
 }
 
+// Calls of precompile() that run at the same time compile as many kernels as there are hardware
+// threads: a compilation takes hundreds of MB of memory.
+class Slot {
+ public:
+  Slot() { all().acquire(); }
+  ~Slot() { all().release(); }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+ private:
+  static std::counting_semaphore<>& all() {
+    static std::counting_semaphore<> slots(std::max(1U, std::thread::hardware_concurrency()));
+    return slots;
+  }
+};
+
 }  // namespace
 
 std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
@@ -160,6 +178,7 @@ Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions&
       for (const gpu::KernelLaunch& launch : gpu::make(plan, spilled)) {
         if (!built.insert(launch.source).second) continue;
         is_new = true;
+        const Slot slot;
         std::string defect = builder.build(program, launch.source).defect;
         const std::lock_guard lock(mutex);
         defects[launch.source] = std::move(defect);

@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+from coda_cpp.function import Function
 from coda_cpp.torch_backend import equal_layers
 from compiled import Recorder, outcome, system_compiler
 
@@ -136,7 +137,7 @@ class EqualLayers(unittest.TestCase):
     def test_first_layer_equal_layers_and_the_rest(self):
         self._same()
 
-    def test_layers_that_follow_each_other_are_called_together(self):
+    def test_short_layers_on_a_gpu_are_called_together(self):
         """The fewer layers are compiled, the more calls there are: the sum is the least."""
         real, made = equal_layers._in_turn, []
 
@@ -144,8 +145,11 @@ class EqualLayers(unittest.TestCase):
             made.append(Counter(call for call, _ in calls))
             return real(module, calls)
 
-        for layers, calls in ((LAYERS, 2), (10, 3), (12, 5)):
+        for seconds, layers, calls in ((2e-3, 6, 5), (1e-4, 6, 2), (1e-4, 10, 3), (1e-4, 12, 5)):
             with unittest.mock.patch.object(equal_layers, "_in_turn", in_turn), \
+                 unittest.mock.patch.object(Function, "is_for_gpu", True), \
+                 unittest.mock.patch.object(
+                     Function, "costs", lambda *_, s=seconds: ((0, 0, s), (0, 0, s))), \
                  unittest.mock.patch(f"{__name__}.LAYERS", layers):
                 self._run(4, Model, (8,), contextlib.nullcontext, outcome)
             self.assertEqual(max(made[-1].values()), calls)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.replace import Region
 
 LEAST = 4  # equal parts: a call of a part costs the host some microseconds more
+SHORT = 1e-3  # seconds
 _SAVED_POLICY = "_checkpoint_context_fn"  # in a block's meta, as Dynamo writes it
 
 
@@ -156,16 +158,28 @@ def _parts(module: fx.GraphModule) -> list[_Part]:
 def _calls(module: fx.GraphModule, run: list[_Part]) -> tuple[list[_Part], list[_Part]]:
     """The run of equal parts as fewer equal parts of several each, and the parts that are left.
 
-    A call of a part costs the host 0.2 to 0.4 ms, forward and backward, more than the same
-    operations within one graph: for small models more than fusion gains. So the sum of the parts
-    that are compiled and of the calls is made the least."""
+    A call of a part costs the host some 0.3 ms, forward and backward, more than the same operations
+    within one graph. If a GPU works for less than SHORT on a part's regions, it would wait for the
+    host. Then the sum of the parts that are compiled and of the calls is made the least."""
     count = len(run)
+    if _gpu_seconds(run[0]) > SHORT:
+        return run, []
     of_each = min(range(1, count + 1), key=lambda size: size + count % size + count // size)
     end = count - count % of_each
     calls = [_part(module, [node for part in run[i:i + of_each] for node in part.nodes])
              for i in range(0, end, of_each)]
     are_equal = all(call.text == calls[0].text for call in calls)
     return (calls, run[end:]) if are_equal else (run, [])
+
+
+def _gpu_seconds(part: _Part) -> float:
+    """The predicted time of the part's regions on a GPU, forward and backward; endless if it has
+    none."""
+    calls = [node.args for node in part.nodes if node.target is GRAPH.forward]
+    functions = [(GRAPH.function(spec), needs) for _, spec, _, needs in calls]
+    if not functions or not all(function.is_for_gpu for function, _ in functions):
+        return math.inf
+    return sum(function.costs(needs)[0][2] for function, needs in functions)
 
 
 def _may_be_cut(graph: fx.Graph) -> bool:
