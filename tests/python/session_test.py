@@ -287,7 +287,7 @@ class Kernels(unittest.TestCase):
             self.assertEqual(compiler.made, [8, 16, 24, 16, 24, 32])
 
     def test_a_first_session_does_not_wait_for_kernels_of_other_plans(self):
-        """It is replaced afterwards: kernels that were loaded may have taken its own ones' place."""
+        """It is replaced afterwards: it may use kernels that were loaded in place of its own."""
         with _Compiler(self) as compiler:
             other = coda_cpp.Program.parse(_GPU_PROGRAM).plan()
             _precompile.start(other, {"M": 64}, _GPU)
