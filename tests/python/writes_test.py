@@ -320,7 +320,8 @@ class Written(unittest.TestCase):
                              given[0].untyped_storage().data_ptr())
 
     def test_results_share_memory_as_eagers_do(self):
-        for name, view in (("columns", lambda y: y[..., 3:9]), ("half", lambda y: y.chunk(2, -1)[1]),
+        for name, view in (("columns", lambda y: y[..., 3:9]),
+                           ("half", lambda y: y.chunk(2, -1)[1]),
                            ("rows", lambda y: y.transpose(0, 1)), ("all", torch.detach)):
             def shares(x, w, view=view):
                 y = functional.silu(functional.linear(x, w))
