@@ -327,8 +327,20 @@ TEST(Differentiate, AttentionAndEmbedding) {
   Case e;
   const Value ids = e.graph.table("ids", {"M", 1}, DType::i32);
   e.inputs["ids"] = {2, 0, 2, 1, 2};
-  const Value rows = embedding(e.wanted_input("table", {4, 3}), ids);
+  const Value table = e.wanted_input("table", {4, 3});
+  const Value rows = embedding(table, ids);
   expect_gradients(e, rows * rows);
+
+  // The padding row gets no gradient, as torch.nn.Embedding(padding_idx=2) has it.
+  const auto gradient = [&](std::optional<int64_t> padding) {
+    const Value y = embedding(table, ids, padding);
+    const Value one = differentiate(e.graph, {{y.id, y}}, {table.id})[0];
+    return evaluate(e.graph, {one.id}, e.inputs, {{"M", 5}})[0].data;
+  };
+  std::vector<double> expected = gradient(std::nullopt);
+  EXPECT_NE(expected[6], 0);
+  std::fill(expected.begin() + 6, expected.begin() + 9, 0);
+  EXPECT_EQ(gradient(2), expected);
 }
 
 TEST(Differentiate, WhatLeadsNowhereIsNotBuilt) {
