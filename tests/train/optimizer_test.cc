@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "cpu/cpu_backend.h"
 #include "io/error_message.h"
 #include "runtime/reference_backend.h"
+#include "train/update_programs.h"
 
 namespace coda {
 namespace {
@@ -243,6 +245,18 @@ TEST(Optimizer, DecayIsDecoupledAndOnlyWhereAsked) {
 }
 
 // Tensors of one size differ in whether they decay and have a copy: each is updated as alone.
+// A weight with a copy in 8 bits is updated by a program of its own, which makes the copy too.
+TEST(Optimizer, AWeightWithACopyOfItsOwnDecaysOnlyWhereAsked) {
+  const ParameterCopy copy{"w", parse_program("program copy_of_w {\n  w = tile(w[8, 16]:bf16)\n"
+                                              "  store(w_e4m3:e4m3, w * scalar(w_scale))\n}")};
+  for (const bool decays : {true, false}) {
+    const WeightTensor weight{"w", {8, 16}, 8, 16, decays, {}, {}};
+    const Program update = update_with(copy, weight, make_optimizer("adamw"));
+    EXPECT_EQ(std::ranges::count(update.tensors, "decay", &TensorDecl::name), decays ? 1 : 0);
+    EXPECT_EQ(std::ranges::count(update.tensors, "w_e4m3", &TensorDecl::name), 1);
+  }
+}
+
 TEST(Optimizer, TensorsOfOneSizeAreUpdatedAsAlone) {
   const auto cpu = cpu::make_cpu_backend({.threads = 1});
   const Optimizer optimizer = make_optimizer("adamw", {{"decay", 0.5}});
