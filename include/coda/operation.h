@@ -103,6 +103,9 @@ using GpuFunction = std::function<void(void* stream, std::span<const TensorView>
 struct Operation {
   std::string name;                   // an identifier
   std::vector<std::string> operands;  // names of the operands, for messages
+  // Names of operands that may follow, in this order. A call has one if the attribute of its name,
+  // which the operation declares with the default 0, is 1.
+  std::vector<std::string> optional_operands;
   // Each attribute with its default; an attribute without a default is required.
   std::map<std::string, std::optional<double>> attributes;
   std::vector<std::string> sizes;  // all are required
@@ -150,6 +153,10 @@ std::vector<Value> opaque_call(std::string_view operation, const std::vector<Val
                                const std::map<std::string, double>& attributes = {},
                                const std::map<std::string, Dim>& sizes = {},
                                Where where = Where::current());
+
+// The number of operands of a call, without one that the result is added to. Throws Error for an
+// attribute of an optional operand that is neither 0 nor 1.
+size_t operand_count(const Operation& operation, const OperationSettings& settings);
 
 // The settings of a call with defaults filled in. Throws Error for unknown or missing ones.
 OperationSettings checked_settings(const Operation& operation,

@@ -63,4 +63,15 @@ OperationSettings checked_settings(const Operation& operation,
   return settings;
 }
 
+size_t operand_count(const Operation& operation, const OperationSettings& settings) {
+  size_t count = operation.operands.size();
+  for (const std::string& name : operation.optional_operands) {
+    const double given = settings.attribute(name);
+    require(given == 0 || given == 1,
+            "attribute " + quoted(name) + " must be 1 if the operand is given, or 0");
+    count += given == 1 ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace coda

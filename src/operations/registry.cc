@@ -53,6 +53,14 @@ const Operation& register_operation(Operation operation) {
   require(operation.evaluate != nullptr, what + "evaluate, the value in float64, is missing");
   require(operation.gpu == nullptr || operation.gpu_function == nullptr,
           what + "gpu and gpu_function are two ways to the same; give one");
+  require(!operation.can_add || operation.optional_operands.empty(),
+          what + "an operation with optional operands cannot add its result to another operand");
+  for (const std::string& name : operation.optional_operands) {
+    const auto attribute = operation.attributes.find(name);
+    require(attribute != operation.attributes.end() && attribute->second == 0,
+            what + "the optional operand " + quoted(name) +
+                " needs an attribute of its name with the default 0");
+  }
   Registry& all = registry();
   const std::scoped_lock lock(all.mutex);
   require(all.find(operation.name) == nullptr, what + "there is an operation of that name");
@@ -79,14 +87,15 @@ std::vector<Value> opaque_call(std::string_view name, const std::vector<Value>& 
   Node node;
   try {
     const Operation* const found = node.operation = &find_operation(name);
-    const size_t declared = found->operands.size();
+    const OperationSettings settings = checked_settings(*found, attributes, sizes);
+    const size_t declared = operand_count(*found, settings);
     const bool adds = found->can_add && operands.size() == declared + 1;
     require(
         operands.size() == declared || adds,
         "takes " + std::to_string(declared) + " operands, not " + std::to_string(operands.size()));
     for (const Value& v : operands) shapes.push_back(v.shape());
     if (adds) shapes.pop_back();
-    results = found->results(checked_settings(*found, attributes, sizes), shapes);
+    results = found->results(settings, shapes);
     require(!results.empty(), "has no results");
     require(!adds || (results.size() == 1 && operands.back().shape() == results[0].shape),
             "what the result is added to must have its shape, " + results[0].shape.text());

@@ -43,7 +43,15 @@ OperationCall operation_call(const OpaqueCall& call, std::span<const TensorDecl>
                              const DimValues& sizes, std::span<const int64_t> row_strides) {
   const Operation& operation = find_operation(call.function);
   OperationCall result{call.function, {}, {}, call.inputs.size()};
-  const size_t declared = operation.operands.size();
+  std::map<std::string, Dim> numbers;
+  for (const auto& [name, size] : call.sizes) numbers[name] = size.evaluate(sizes);
+  size_t declared = 0;
+  try {
+    result.settings = checked_settings(operation, call.attributes, numbers);
+    declared = operand_count(operation, result.settings);
+  } catch (const Error& error) {
+    result.check(false, error.what());
+  }
   result.check(tensors.size() == call.inputs.size() + call.outputs.size(),
                std::to_string(tensors.size()) + " tensors are declared for " +
                    std::to_string(call.inputs.size()) + " inputs and " +
@@ -60,11 +68,8 @@ OperationCall operation_call(const OpaqueCall& call, std::span<const TensorDecl>
                               row_strides.empty() ? shape.cols : row_strides[i]});
     if (i < declared) shapes.push_back({shape.rows, shape.cols});
   }
-  std::map<std::string, Dim> numbers;
-  for (const auto& [name, size] : call.sizes) numbers[name] = size.evaluate(sizes);
   std::vector<OperationResult> results;
   try {
-    result.settings = checked_settings(operation, call.attributes, numbers);
     results = operation.results(result.settings, shapes);
   } catch (const Error& error) {
     result.check(false, error.what());
