@@ -39,8 +39,9 @@ __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 s
   // For each of the two blocks of queries: their subtracted exponents, then the sums of dy * y.
   const SharedAddress shared_statistics = shared_dy.at(kQueries, 0);
   constexpr u32 kVectorBytes = kQueries * kFloatBytes;
+  const StoredSpans spans{shared_statistics + 4 * kVectorBytes};
 
-  const TokenSpan seen = sizes.queries_of_block(first_key, kKeys);
+  const TokenSpan seen = sizes.queries_of_block(sequence, first_key, kKeys);
   const u32 first_query = seen.first / kQueries * kQueries;
   const u32 end_head = (kv_head + 1) * sizes.group();
   const auto copy_queries = [&](u32 head, u32 query, u32 buffer) {
@@ -69,6 +70,8 @@ __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 s
   copy_queries(head, query, 0);
   copy_dy(head, query);
   sm80::commit_copies();
+  if (kHead.packed && thread_index() < kKeys)
+    spans.store(thread_index(), sizes.queries_of(sequence, first_key + thread_index()));
 
   const ScoreForm<kHead.capped> form(sizes);
   Accumulators<kTiles.warp_rows, kDepth / kParts> key_sums;
@@ -90,9 +93,16 @@ __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 s
     Accumulators<kTiles.warp_rows, kQueries> gradients;
     gradients.clear();
     add_dot_products<kHead.element>(gradients, shared_values, shared_dy);
+    // StoredSpans::all_have() would load both ends at once, for which registers are too few.
+    const bool sees_all =
+        kHead.packed ? spans.at(kKeys - 1).first <= query && query + kQueries <= spans.at(0).last
+                     : sizes.sees_all(sequence, query, kQueries, first_key, kKeys);
     make_values(
-        scores, form, !sizes.sees_all(query, kQueries, first_key, kKeys),
-        [&](u32 row) { return sizes.queries_of(first_key + row_of<kTiles.warp_rows>(row)); },
+        scores, form, !sees_all,
+        [&](u32 own) {
+          const u32 row = row_of<kTiles.warp_rows>(own);
+          return kHead.packed ? spans.at(row) : sizes.queries_of(sequence, first_key + row);
+        },
         query);
     const SharedAddress block_statistics = shared_statistics + buffer * 2 * kVectorBytes;
 #pragma unroll

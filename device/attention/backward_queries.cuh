@@ -106,10 +106,11 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
   const SharedRows<kWidth> shared_values{shared_keys.at(2 * kKeys, 0)};
   // Of each query: its subtracted exponent and its sum of dy * y.
   const SharedAddress shared_statistics = shared_values.at(kKeys, 0);
+  const StoredSpans spans{shared_statistics + kQueries * 8};
 
   const TokenRows<kHead.value_dim> y(in.y, sequence, sizes.sequence, head);
   const TokenRows<kHead.value_dim> dy(in.dy, sequence, sizes.sequence, head);
-  const TokenSpan seen = sizes.keys_of_block(first_query, kQueries);
+  const TokenSpan seen = sizes.keys_of_block(sequence, first_query, kQueries);
   const u32 end = ceil_div(seen.last, kKeys);
   u32 block = seen.first / kKeys;
   copy_rows<kQueries>(shared_queries, TokenRows<kHead.dim>(in.q, sequence, sizes.sequence, head),
@@ -118,6 +119,8 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
   copy_rows<kKeys>(shared_keys, keys, block * kKeys);
   copy_rows<kKeys>(shared_values, values, block * kKeys);
   sm80::commit_copies();
+  if (kHead.packed && thread_index() < kQueries)
+    spans.store(thread_index(), sizes.keys_of(sequence, first_query + thread_index()));
 
   const Statistics statistics(statistics_data, sizes);
 #pragma unroll
@@ -153,6 +156,9 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
     Accumulators<kTiles.warp_rows, kKeys> scores;
     scores.clear();
     add_dot_products<kHead.element>(scores, shared_queries, block_keys);
+    const bool sees_all = kHead.packed
+                              ? spans.all_have(kQueries, first_key, kKeys)
+                              : sizes.sees_all(sequence, first_query, kQueries, first_key, kKeys);
     Accumulators<kTiles.warp_rows, kKeys> gradients;
     gradients.clear();
     add_dot_products<kHead.element>(gradients, shared_dy, shared_values);
@@ -160,8 +166,11 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
     if (block + 1 < end) copy_rows<kKeys>(shared_values, values, first_key + kKeys);
     sm80::commit_copies();
     make_values(
-        scores, form, !sizes.sees_all(first_query, kQueries, first_key, kKeys),
-        [&](u32 row) { return sizes.keys_of(first_query + row_of<kTiles.warp_rows>(row)); },
+        scores, form, !sees_all,
+        [&](u32 own) {
+          const u32 row = row_of<kTiles.warp_rows>(own);
+          return kHead.packed ? spans.at(row) : sizes.keys_of(sequence, first_query + row);
+        },
         first_key);
 #pragma unroll
     for (u32 row = 0; row < scores.kOwnRows; ++row) {

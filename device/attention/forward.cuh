@@ -100,18 +100,21 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
   const SharedRows<kDepth> shared_queries{launch_memory()};
   const SharedRows<kDepth> shared_keys{shared_queries.at(kQueries, 0)};
   const SharedRows<kWidth> shared_values{shared_keys.at(kKeys, 0)};
+  const StoredSpans spans{shared_values.at(kKeys, 0)};
 
   const ScoreForm<kHead.capped> form(sizes);
   OnlineSoftmax<kTiles.warp_rows / 8> softmax(form.exponent());
   Accumulators<kTiles.warp_rows, kWidth> output;
   output.clear();
-  const TokenSpan seen = sizes.keys_of_block(first_query, kQueries);
+  const TokenSpan seen = sizes.keys_of_block(sequence, first_query, kQueries);
   const u32 end = ceil_div(seen.last, kKeys);
   u32 block = seen.first / kKeys;
   copy_rows<kQueries>(shared_queries, TokenRows<kHead.dim>(q, sequence, sizes.sequence, head),
                       first_query);
   copy_rows<kKeys>(shared_keys, keys, block * kKeys);
   sm80::commit_copies();
+  if (kHead.packed && thread_index() < kQueries)
+    spans.store(thread_index(), sizes.keys_of(sequence, first_query + thread_index()));
   for (; block < end; ++block) {
     const u32 first_key = block * kKeys;
     sm80::wait_for_copies<0>();
@@ -125,9 +128,15 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
     synchronize_block();
     if (block + 1 < end) copy_rows<kKeys>(shared_keys, keys, first_key + kKeys);
     sm80::commit_copies();
+    const bool sees_all = kHead.packed
+                              ? spans.all_have(kQueries, first_key, kKeys)
+                              : sizes.sees_all(sequence, first_query, kQueries, first_key, kKeys);
     make_values(
-        scores, form, !sizes.sees_all(first_query, kQueries, first_key, kKeys),
-        [&](u32 row) { return sizes.keys_of(first_query + row_of<kTiles.warp_rows>(row)); },
+        scores, form, !sees_all,
+        [&](u32 own) {
+          const u32 row = row_of<kTiles.warp_rows>(own);
+          return kHead.packed ? spans.at(row) : sizes.keys_of(sequence, first_query + row);
+        },
         first_key);
     softmax.see(scores, output);
     add_product<kHead.element>(output, rounded<kHead.element>(scores), shared_values);

@@ -115,4 +115,25 @@ __device__ __forceinline__ void store_rows(const TokenRows<kColumns>& to, u32 fi
   }
 }
 
+// For each row of a CTA's block the tokens that it sees, or that see it, in shared memory. Only for
+// documents, which are loaded once; other masks are computed when they are needed.
+struct StoredSpans {
+  SharedAddress start;
+
+  __device__ __forceinline__ void store(u32 row, const TokenSpan& span) const {
+    store_shared(start + row * 8, {span.first, span.last});
+  }
+  __device__ __forceinline__ TokenSpan at(u32 row) const {
+    u32 ends[2];
+    load_shared(ends, start + row * 8);
+    return {ends[0], ends[1]};
+  }
+  // Whether each of the first `rows` has all these tokens.
+  __device__ __forceinline__ bool all_have(u32 rows, u32 first, u32 count) const {
+    const u32 all_first = __float_as_uint(load_shared(start + (rows - 1) * 8));
+    const u32 all_last = __float_as_uint(load_shared(start + 4));
+    return all_first <= first && first + count <= all_last;
+  }
+};
+
 }  // namespace coda::device::attention

@@ -15,6 +15,12 @@ struct TokenSpan {
   u32 last;  // one past the last
 };
 
+// A tensor [rows, heads * columns of a head].
+struct HeadRows {
+  u64 data;
+  u32 stride;  // elements between rows
+};
+
 struct AttentionSizes {
   u32 rows;      // tokens of all sequences
   u32 sequence;  // tokens of one sequence
@@ -24,38 +30,49 @@ struct AttentionSizes {
   u32 window;      // causal only: number of tokens that a token sees, including itself; 0: all
   float scale;     // scores are dot products times this
   float soft_cap;  // a score becomes soft_cap * tanh(score / soft_cap); 0: no cap
+  // i32 [rows, 2]: the span of the token's document in its sequence. Tokens see their document
+  // only. data is 0 if each sequence is one document.
+  HeadRows documents = {};
 
   constexpr u32 group() const { return heads / kv_heads; }
   constexpr u32 sequences() const { return rows / sequence; }
 
-  // The keys that a query sees, and the queries that see a key.
-  constexpr TokenSpan keys_of(u32 query) const {
-    return {window != 0 && query >= window ? query + 1 - window : 0,
-            causal != 0 ? smaller(query + 1, sequence) : sequence};
+  // The keys that a query sees, and the queries that see a key. `of` is the index of the sequence.
+  __device__ __forceinline__ TokenSpan keys_of(u32 of, u32 query) const {
+    return within_document(of, query,
+                           {window != 0 && query >= window ? query + 1 - window : 0,
+                            causal != 0 ? smaller(query + 1, sequence) : sequence});
   }
-  constexpr TokenSpan queries_of(u32 key) const {
-    return {causal != 0 ? key : 0, window != 0 ? smaller(key + window, sequence) : sequence};
+  __device__ __forceinline__ TokenSpan queries_of(u32 of, u32 key) const {
+    return within_document(
+        of, key, {causal != 0 ? key : 0, window != 0 ? smaller(key + window, sequence) : sequence});
   }
 
   // The keys that some query of a block sees, and the queries of which some see a key of a block.
-  constexpr TokenSpan keys_of_block(u32 first, u32 count) const {
-    return {keys_of(first).first, keys_of(smaller(first + count, sequence) - 1).last};
+  __device__ __forceinline__ TokenSpan keys_of_block(u32 of, u32 first, u32 count) const {
+    return {keys_of(of, first).first, keys_of(of, smaller(first + count, sequence) - 1).last};
   }
-  constexpr TokenSpan queries_of_block(u32 first, u32 count) const {
-    return {queries_of(first).first, queries_of(smaller(first + count, sequence) - 1).last};
+  __device__ __forceinline__ TokenSpan queries_of_block(u32 of, u32 first, u32 count) const {
+    return {queries_of(of, first).first, queries_of(of, smaller(first + count, sequence) - 1).last};
   }
   // Whether every query of a block sees every key of a block. Queries behind the sequence's end do
   // not count, keys behind it are seen by none.
-  constexpr bool sees_all(u32 query, u32 queries, u32 key, u32 keys) const {
+  __device__ __forceinline__ bool sees_all(u32 of, u32 query, u32 queries, u32 key,
+                                           u32 keys) const {
     const u32 last = smaller(query + queries, sequence) - 1;
-    return keys_of(last).first <= key && key + keys <= keys_of(query).last;
+    return keys_of(of, last).first <= key && key + keys <= keys_of(of, query).last;
   }
-};
 
-// A tensor [rows, heads * columns of a head].
-struct HeadRows {
-  u64 data;
-  u32 stride;  // elements between rows
+ private:
+  // The part of a token's span that is in its document. Ends behind the sequence are moved to its
+  // end, so that wrong ones do no harm.
+  __device__ __forceinline__ TokenSpan within_document(u32 of, u32 token,
+                                                       const TokenSpan& span) const {
+    if (documents.data == 0) return span;
+    const u64 row = static_cast<u64>(of) * sequence + smaller(token, sequence - 1);
+    const u32* const ends = reinterpret_cast<const u32*>(documents.data) + row * documents.stride;
+    return {smaller(larger(ends[0], span.first), sequence), smaller(ends[1], span.last)};
+  }
 };
 
 // The operands of a backward: q [rows, heads * dim], k [rows, kv_heads * dim], v [rows, kv_heads *

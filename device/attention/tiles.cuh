@@ -26,6 +26,7 @@ struct HeadShape {
   u32 dim = 64;        // of queries and keys
   u32 value_dim = 64;  // of values and outputs
   bool capped = false;
+  bool packed = false;  // with documents (AttentionSizes)
 
   // attention_backward_keys accumulates this share of the columns in each CTA, because the
   // accumulators of larger heads do not fit. Each part computes all scores.
@@ -46,23 +47,26 @@ struct Tiles {
   constexpr u32 rows() const { return kWarps * warp_rows; }
 };
 
+// With documents, the span that each row sees.
+constexpr u32 span_bytes(const HeadShape& head) { return head.packed ? 8 : 0; }
+
 // Shared memory: the queries, one block of keys, one of values.
 constexpr u32 forward_bytes(const HeadShape& head, const Tiles& t) {
   const u32 key = row_bytes(head.columns());
-  return t.rows() * key + t.columns * (key + row_bytes(head.value_columns()));
+  return t.rows() * (key + span_bytes(head)) + t.columns * (key + row_bytes(head.value_columns()));
 }
 // The queries with two numbers for each, the output's gradients, two blocks of keys, one of values.
 constexpr u32 backward_queries_bytes(const HeadShape& head, const Tiles& t) {
   const u32 key = row_bytes(head.columns());
   const u32 value = row_bytes(head.value_columns());
-  return t.rows() * (key + value + 8) + t.columns * (2 * key + value);
+  return t.rows() * (key + value + 8 + span_bytes(head)) + t.columns * (2 * key + value);
 }
 // The keys and values, two blocks of queries with two numbers for each, one block of the output's
 // gradients.
 constexpr u32 backward_keys_bytes(const HeadShape& head, const Tiles& t) {
   const u32 key = row_bytes(head.columns());
   const u32 value = row_bytes(head.value_columns());
-  return t.rows() * (key + value) + t.columns * (2 * (key + 8) + value);
+  return t.rows() * (key + value + span_bytes(head)) + t.columns * (2 * (key + 8) + value);
 }
 
 // As many columns as the registers and the shared memory allow, at most `most`. A thread has

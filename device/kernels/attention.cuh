@@ -16,13 +16,15 @@ namespace coda::device {
 
 // The rows of the keys that the query in a row sees, and of the queries that see its key.
 __device__ __forceinline__ TokenSpan keys_of(const AttentionSizes& sizes, u32 row) {
-  const u32 start = row / sizes.sequence * sizes.sequence;
-  const TokenSpan keys = sizes.keys_of(row - start);
+  const u32 sequence = row / sizes.sequence;
+  const u32 start = sequence * sizes.sequence;
+  const TokenSpan keys = sizes.keys_of(sequence, row - start);
   return {start + keys.first, start + keys.last};
 }
 __device__ __forceinline__ TokenSpan queries_of(const AttentionSizes& sizes, u32 row) {
-  const u32 start = row / sizes.sequence * sizes.sequence;
-  const TokenSpan queries = sizes.queries_of(row - start);
+  const u32 sequence = row / sizes.sequence;
+  const u32 start = sequence * sizes.sequence;
+  const TokenSpan queries = sizes.queries_of(sequence, row - start);
   return {start + queries.first, start + queries.last};
 }
 
@@ -129,7 +131,7 @@ __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, H
     softmax.see(score_of(sizes, dot(query, key)).value, value);
   }
 #pragma unroll
-  for (float& element : softmax.sum) element /= softmax.total;
+  for (float& element : softmax.sum) element = softmax.total == 0 ? 0.0f : element / softmax.total;
   store_head<kStored, kValueDim>(y, row, head, softmax.sum);
   if (thread_index() % kWarpSize == 0) {
     store_element<Element::f32>(lse, static_cast<u64>(row) * lse_stride + head,

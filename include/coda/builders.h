@@ -36,7 +36,10 @@ Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, b
 // softmax(scores)·v over sequences of `sequence` rows, one after another: q [M, heads * head_dim],
 // k [M, kv_heads * head_dim], v [M, kv_heads * value_dim] -> [M, heads * value_dim]. Query head h
 // reads key-value head h / (heads / kv_heads). The score of a query and a key is their dot product
-// times `scale`, then soft_cap * tanh(score / soft_cap) if there is a soft-cap (Gemma 2).
+// times `scale`, then soft_cap * tanh(score / soft_cap) if there is a soft-cap (Gemma 2). With
+// `documents`, i32 [M, 2], a token sees only tokens of its document: of its sequence those from
+// documents[i, 0] to in front of documents[i, 1]. Both columns ascend within a sequence. A token
+// that sees nothing gets 0.
 struct AttentionOptions {
   int64_t heads = 1;
   int64_t kv_heads = 1;  // a divisor of heads
@@ -47,6 +50,7 @@ struct AttentionOptions {
   int64_t window = 0;             // causal only: token i sees tokens j > i - window; 0: no window
   std::optional<double> scale{};  // none: 1 / sqrt(head_dim)
   double soft_cap = 0;            // 0: none
+  Value documents{};              // none: each sequence is one document
 };
 Value attention(Value q, Value k, Value v, const AttentionOptions& options,
                 Where where = Where::current());

@@ -25,13 +25,15 @@ struct Case {
   bool causal = true;
   int64_t window = 0;
   double soft_cap = 0;
+  int64_t document = 0;  // tokens of each packed document, the last may be shorter; 0: none
 
   int64_t rows() const { return sequences * tokens; }
   // Two products forward and five backward, of two FLOP an element, for each pair of tokens.
   double flops(bool backward) const {
     double pairs = 0;
     for (int64_t token = 0; token < tokens; ++token) {
-      const int64_t seen = causal ? token + 1 : tokens;
+      const int64_t first = document == 0 ? 0 : token / document * document;
+      const int64_t seen = causal ? token + 1 - first : tokens;
       pairs += static_cast<double>(window == 0 ? seen : std::min(seen, window));
     }
     return (backward ? 10.0 : 4.0) * pairs * static_cast<double>(sequences * heads * dim);
@@ -43,6 +45,7 @@ struct Case {
     if (!causal) result += ", not causal";
     if (window != 0) result += ", window " + std::to_string(window);
     if (soft_cap != 0) result += ", soft-cap";
+    if (document != 0) result += ", documents of " + std::to_string(document);
     return result;
   }
 };
@@ -74,9 +77,10 @@ void measure(const Case& s, GpuAttention attention, bool backward, double second
   const int64_t q = s.heads * s.dim, kv = s.kv_heads * s.dim;
   OpaqueCall call;
   call.function = backward ? "attention_backward" : "attention";
-  call.attributes = {{"heads", s.heads},      {"kv_heads", s.kv_heads},     {"head_dim", s.dim},
-                     {"scale", 0.125},        {"causal", s.causal ? 1 : 0}, {"window", s.window},
-                     {"soft_cap", s.soft_cap}};
+  call.attributes = {{"heads", s.heads},           {"kv_heads", s.kv_heads},
+                     {"head_dim", s.dim},          {"scale", 0.125},
+                     {"causal", s.causal ? 1 : 0}, {"window", s.window},
+                     {"soft_cap", s.soft_cap},     {"documents", s.document != 0 ? 1 : 0}};
   call.sizes = {{"sequence", Dim(s.tokens)}};
   std::vector<Tensor> kept;
   std::vector<TensorDecl> decls;
@@ -114,8 +118,21 @@ void measure(const Case& s, GpuAttention attention, bool backward, double second
     add("dy", q, random(DType::bf16, q));
     add_three("dq", "dk", "dv");
   }
-  for (size_t i = 0; i < decls.size(); ++i)
-    (i < (backward ? 6U : 3U) ? call.inputs : call.outputs).push_back(decls[i].name);
+  const std::ptrdiff_t operands = backward ? 6 : 3;
+  for (std::ptrdiff_t i = 0; i < std::ssize(decls); ++i)
+    (i < operands ? call.inputs : call.outputs).push_back(decls[i].name);
+  if (s.document != 0) {
+    std::vector<float> spans;
+    for (int64_t row = 0; row < s.rows(); ++row) {
+      const int64_t first = row % s.tokens / s.document * s.document;
+      spans.push_back(static_cast<float>(first));
+      spans.push_back(static_cast<float>(std::min(first + s.document, s.tokens)));
+    }
+    kept.emplace_back(DType::i32, s.rows(), 2, *gpu).set(spans);
+    call.inputs.push_back("documents");
+    decls.insert(decls.begin() + operands, {"documents", {s.rows(), 2}, DType::i32});
+    views.insert(views.begin() + operands, kept.back().view());
+  }
   const auto kernel = gpu->prepare(call, decls, {});
   std::vector<BackendMemory> scratch;
   if (kernel->scratch_bytes() > 0) {
@@ -144,12 +161,17 @@ int main(int argc, char** argv) {
                         {4, 4096, 32, 8, 128, false},
                         {4, 8192, 32, 8, 128, true, 1024},
                         {4, 8192, 32, 8, 128, true, 0, 50},
-                        {4, 8192, 8, 4, 256, true, 0, 50}};
+                        {4, 8192, 8, 4, 256, true, 0, 50},
+                        {1, 32768, 32, 8, 128, true, 0, 0, 8192},
+                        {1, 32768, 32, 8, 128, true, 0, 0, 2000},
+                        {1, 32768, 32, 8, 128, true, 0, 0, 500},
+                        {1, 32768, 32, 8, 128, true, 0, 50, 2000},
+                        {1, 32768, 8, 4, 256, true, 0, 50, 500}};
   for (const Case& s : cases) {
     for (const bool backward : {false, true}) {
       try {
         measure(s, GpuAttention::plain, backward, seconds);
-        if (s.soft_cap != 0) continue;
+        if (s.soft_cap != 0 || s.document != 0) continue;
         measure(s, GpuAttention::repeatable, backward, seconds);
         if (backward) measure(s, GpuAttention::fast, backward, seconds);
       } catch (const std::exception& error) {

@@ -12,6 +12,8 @@
 namespace coda {
 namespace {
 
+constexpr size_t kOperands = 3, kBackwardOperands = 6;  // without documents
+
 std::vector<OperationResult> results(const OperationSettings& settings,
                                      const std::vector<Shape>& in) {
   const AttentionShape a = attention_shape(settings, in[0].rows);
@@ -24,7 +26,8 @@ std::vector<OperationResult> results(const OperationSettings& settings,
   must_be("q", in[0], {rows, a.heads * a.head_dim});
   must_be("k", in[1], {rows, a.kv_heads * a.head_dim});
   must_be("v", in[2], {rows, a.kv_heads * a.value_dim});
-  if (in.size() == 3) return {{y}, {{rows, a.heads}, true}};
+  if (a.has_documents) must_be("documents", in.back(), {rows, 2});
+  if (in.size() < kBackwardOperands) return {{y}, {{rows, a.heads}, true}};
   must_be("y", in[3], y);
   must_be("lse", in[4], {rows, a.heads});
   must_be("dy", in[5], y);
@@ -35,15 +38,20 @@ std::vector<Value> adjoint(const OperationSettings& settings, const std::vector<
                            const std::vector<Value>& results, const std::vector<Value>& gradients) {
   require(gradients[1].graph == nullptr,
           "attention: its log-sum-exp is not differentiable; use the output only");
-  return opaque_call("attention_backward",
-                     {in[0], in[1], in[2], results[0], results[1], gradients[0]},
-                     settings.attributes, settings.sizes);
+  std::vector<Value> operands{in[0], in[1], in[2], results[0], results[1], gradients[0]};
+  operands.insert(operands.end(), in.begin() + kOperands, in.end());
+  std::vector<Value> made =
+      opaque_call("attention_backward", operands, settings.attributes, settings.sizes);
+  made.resize(in.size());  // documents have no gradient
+  return made;
 }
 
 Operation common() {
   Operation operation;
-  operation.attributes = {{"heads", {}}, {"kv_heads", {}},  {"head_dim", {}}, {"value_dim", 0.0},
-                          {"scale", {}}, {"soft_cap", 0.0}, {"causal", {}},   {"window", 0.0}};
+  operation.attributes = {{"heads", {}},      {"kv_heads", {}}, {"head_dim", {}},
+                          {"value_dim", 0.0}, {"scale", {}},    {"soft_cap", 0.0},
+                          {"causal", {}},     {"window", 0.0},  {"documents", 0.0}};
+  operation.optional_operands = {"documents"};
   operation.sizes = {"sequence"};
   operation.results = results;
   return operation;
@@ -62,6 +70,7 @@ AttentionShape attention_shape(const OperationSettings& settings, const Dim& row
   shape.soft_cap = settings.attribute("soft_cap");
   shape.causal = settings.attribute("causal") != 0;
   shape.window = settings.count("window", 0);
+  shape.has_documents = settings.attribute("documents") != 0;
   require(shape.heads % shape.kv_heads == 0,
           std::to_string(shape.heads) + " heads are no multiple of " +
               std::to_string(shape.kv_heads) + " key-value heads");
@@ -75,6 +84,26 @@ AttentionShape attention_shape(const OperationSettings& settings, const Dim& row
           rows.text() + " rows are no whole number of sequences of " + sequence.text() + " tokens");
   shape.sequences = rows.constant() / shape.tokens;
   return shape;
+}
+
+std::vector<TokenRange> sequences_as_documents(const AttentionShape& shape) {
+  return std::vector<TokenRange>(shape.sequences * shape.tokens, {0, shape.tokens});
+}
+
+std::vector<TokenRange> checked_documents(
+    const AttentionShape& shape, const std::function<int64_t(int64_t row, int64_t which)>& end) {
+  std::vector<TokenRange> documents(shape.sequences * shape.tokens);
+  for (int64_t row = 0; row < std::ssize(documents); ++row) {
+    const TokenRange before = row % shape.tokens == 0 ? TokenRange{} : documents[row - 1];
+    TokenRange& document = documents[row] = {end(row, 0), end(row, 1)};
+    require(before.first <= document.first && document.first <= document.last &&
+                before.last <= document.last && document.last <= shape.tokens,
+            "attention: row " + std::to_string(row) + " of 'documents' is " +
+                std::to_string(document.first) + ", " + std::to_string(document.last) +
+                "; both ends must ascend within a sequence of " + std::to_string(shape.tokens) +
+                " tokens");
+  }
+  return documents;
 }
 
 Operation attention_operation() {
@@ -100,7 +129,10 @@ Operation attention_backward_operation() {
 
 Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where where) {
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(o.head_dim)));
-  return opaque_call("attention", {q, k, v},
+  std::vector<Value> operands{q, k, v};
+  const bool has_documents = o.documents.graph != nullptr;
+  if (has_documents) operands.push_back(o.documents);
+  return opaque_call("attention", operands,
                      {{"heads", static_cast<double>(o.heads)},
                       {"kv_heads", static_cast<double>(o.kv_heads)},
                       {"head_dim", static_cast<double>(o.head_dim)},
@@ -109,7 +141,8 @@ Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where wher
                       {"scale", scale},
                       {"soft_cap", o.soft_cap},
                       {"causal", o.causal ? 1.0 : 0.0},
-                      {"window", static_cast<double>(o.window)}},
+                      {"window", static_cast<double>(o.window)},
+                      {"documents", has_documents ? 1.0 : 0.0}},
                      {{"sequence", o.sequence}}, where)[0];
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's definition and its kernels share: its numbers, and the functions that make up
-// its two entries in the registry.
+// What attention's definition and its kernels share: its numbers, its mask, and the functions that
+// make up its two entries in the registry.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "coda/operation.h"
@@ -18,12 +20,33 @@ struct AttentionShape {
   int64_t head_dim = 0;   // of queries and keys
   int64_t value_dim = 0;  // of values and outputs
   double scale = 1;
-  double soft_cap = 0;  // a score s becomes soft_cap * tanh(s / soft_cap); 0: it stays s
-  bool causal = true;   // token i sees tokens j <= i
-  int64_t window = 0;   // and of those j > i - window; 0: all
+  double soft_cap = 0;         // a score s becomes soft_cap * tanh(s / soft_cap); 0: it stays s
+  bool causal = true;          // token i sees tokens j <= i
+  int64_t window = 0;          // and of those j > i - window; 0: all
+  bool has_documents = false;  // a token sees only tokens of its document
 
   int64_t group() const { return heads / kv_heads; }
 };
+
+// Tokens of one sequence, from `first` to in front of `last`.
+struct TokenRange {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+// The keys that query `token` of a sequence sees. Both ends ascend with the token.
+inline TokenRange keys_of(const AttentionShape& shape, int64_t token, const TokenRange& document) {
+  const int64_t first = shape.window == 0 ? 0 : token - shape.window + 1;
+  const int64_t last = shape.causal ? token + 1 : shape.tokens;
+  return {std::max(first, document.first), std::min(last, document.last)};
+}
+
+// The document of each row: of a call without documents, and by the operand `documents`, of which
+// end(row, 0) and end(row, 1) are the numbers of a row. Throws Error unless all ends lie in the
+// sequence and ascend.
+std::vector<TokenRange> sequences_as_documents(const AttentionShape& shape);
+std::vector<TokenRange> checked_documents(
+    const AttentionShape& shape, const std::function<int64_t(int64_t row, int64_t which)>& end);
 
 // Of a call whose operands have `rows` rows. Throws Error for attributes that do not fit. While
 // sizes are symbols, sequences and tokens stay 0.

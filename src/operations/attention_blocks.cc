@@ -28,6 +28,11 @@ constexpr size_t kBlock = kAttentionBlock;
 constexpr float kLog2e = std::numbers::log2e_v<float>;
 constexpr float kLn2 = std::numbers::ln2_v<float>;
 
+struct BlockSpan {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 // 2^(x - low) for |low| far below 1 and x <= 0 or a little above; 0 below 2^-126; NaN stays NaN.
 HWY_INLINE FloatVector exp2(FloatTag d, FloatVector x, FloatVector low) {
   const hn::RebindToSigned<FloatTag> di;
@@ -55,17 +60,41 @@ HWY_INLINE Product product(const float* a, size_t a_row, size_t a_inner, const f
   return {a, a_row, a_inner, b, b_row, c, c_row, rows, cols, inner};
 }
 
+// The keys that the queries of one sequence see.
+struct Spans {
+  const AttentionShape* shape = nullptr;
+  const TokenRange* documents = nullptr;  // of the sequence's first token
+
+  TokenRange keys_of(int64_t token) const { return coda::keys_of(*shape, token, documents[token]); }
+  // The blocks of keys that some query of a block sees. At least one, so that results are written.
+  BlockSpan blocks_of_queries(size_t block) const {
+    const int64_t first = static_cast<int64_t>(block * kBlock);
+    const int64_t last = std::min<int64_t>(first + kBlock, shape->tokens) - 1;
+    const int64_t begin =
+        std::min<int64_t>(keys_of(first).first, shape->tokens - 1) / kAttentionBlock;
+    return {
+        static_cast<size_t>(begin),
+        static_cast<size_t>(std::max(begin + 1, ceil_div(keys_of(last).last, kAttentionBlock)))};
+  }
+};
+
 // Which of a block of keys the rows of a block of queries see.
 struct Seen {
   size_t rows = 0;
   size_t keys = 0;
-  bool diagonal = false;   // row i sees keys 0 to i only
-  bool windowed = false;   // and from `first_key` of the row on only
-  int64_t first_key0 = 0;  // of row 0; may be negative, and beyond the block
+  bool diagonal = false;  // no row i sees a key behind key i
+  bool hides = false;     // and some row sees less, from visible() on
+  Spans spans;
+  int64_t query0 = 0;  // the tokens of row 0 and of key 0
+  int64_t key0 = 0;
 
-  size_t first_key(size_t row) const {
-    const int64_t first = first_key0 + static_cast<int64_t>(row);
-    return static_cast<size_t>(std::clamp<int64_t>(first, 0, static_cast<int64_t>(keys)));
+  // The keys that a row sees, and the number of keys whose scores are computed.
+  TokenRange visible(size_t row) const {
+    const TokenRange of = spans.keys_of(query0 + static_cast<int64_t>(row));
+    const auto inside = [&](int64_t key) {
+      return std::clamp<int64_t>(key - key0, 0, static_cast<int64_t>(last_key(row)));
+    };
+    return {inside(of.first), inside(of.last)};
   }
   size_t last_key(size_t row) const { return diagonal ? std::min(keys, row + 1) : keys; }
 };
@@ -85,10 +114,14 @@ HWY_INLINE void cap_scores(const AttentionArrays& w, const Seen& seen, double so
   }
 }
 
-// What a window hides becomes minus infinity, whose probability is 0.
+// What a window or a document's end hides becomes minus infinity, whose probability is 0.
 HWY_INLINE void hide_scores(const AttentionArrays& w, const Seen& seen) {
-  for (size_t i = 0; i < seen.rows; ++i)
-    std::fill_n(w.scores + i * kBlock, std::min(seen.first_key(i), seen.last_key(i)), -HUGE_VALF);
+  for (size_t i = 0; i < seen.rows; ++i) {
+    const TokenRange visible = seen.visible(i);
+    float* const scores = w.scores + i * kBlock;
+    std::fill(scores, scores + visible.first, -HUGE_VALF);
+    std::fill(scores + visible.last, scores + seen.last_key(i), -HUGE_VALF);
+  }
 }
 
 // Scores of a block become probabilities relative to the row's new maximum; the sums and the factor
@@ -109,7 +142,7 @@ void online_softmax(const AttentionArrays& w, const Seen& block, bool first) {
       top = hn::Max(top, hn::IfThenElse(tail, hn::Load(d, s + whole), hn::Set(d, -HUGE_VALF)));
     float largest = hn::GetLane(hn::MaxOfLanes(d, top));
     if (!first) largest = std::max(largest, w.row_max[i]);
-    const bool saw_none = block.windowed && largest == -HUGE_VALF;
+    const bool saw_none = block.hides && largest == -HUGE_VALF;
     const FloatVector shift = hn::Set(d, saw_none ? 0.0f : largest);
     FloatVector sum = hn::Zero(d);
     for (size_t j = 0; j < whole; j += lanes) {
@@ -149,7 +182,7 @@ void softmax_gradient(const AttentionArrays& w, const Seen& block, double soft_c
   const auto sloped = [&](FloatVector score, FloatVector gradient) {
     if constexpr (!kCapped) return gradient;
     const FloatVector t = hn::Mul(score, inverse);
-    // What a window hides has an infinite score and the gradient 0.
+    // What is hidden has an infinite score and the gradient 0.
     const auto hidden = hn::Lt(score, hn::Set(d, -1e30f));
     return hn::IfThenElse(hidden, hn::Zero(d),
                           hn::Mul(gradient, hn::NegMulAdd(t, t, hn::Set(d, 1.0f))));
@@ -189,19 +222,16 @@ HWY_INLINE size_t rows_in_block(const AttentionShape& shape, size_t block) {
   return std::min<size_t>(kBlock, static_cast<size_t>(shape.tokens) - block * kBlock);
 }
 
-// The first block of keys that the queries of block i see.
-HWY_INLINE size_t first_block(const AttentionShape& shape, size_t i) {
-  const int64_t first = static_cast<int64_t>(i * kBlock) - shape.window + 1;
-  return shape.window == 0 || first < 0 ? 0 : static_cast<size_t>(first) / kBlock;
-}
-
-HWY_INLINE Seen seen_of(const AttentionShape& shape, size_t i, size_t j) {
+HWY_INLINE Seen seen_of(const Spans& spans, size_t i, size_t j) {
+  const AttentionShape& shape = *spans.shape;
   Seen seen;
   seen.rows = rows_in_block(shape, i);
   seen.keys = rows_in_block(shape, j);
   seen.diagonal = shape.causal && i == j;
-  seen.first_key0 = static_cast<int64_t>((i - j) * kBlock) - shape.window + 1;
-  seen.windowed = shape.window != 0 && seen.first_key(seen.rows - 1) > 0;
+  seen.spans = spans;
+  seen.query0 = static_cast<int64_t>(i * kBlock);
+  seen.key0 = static_cast<int64_t>(j * kBlock);
+  seen.hides = shape.has_documents || seen.visible(seen.rows - 1).first > 0;
   return seen;
 }
 
@@ -212,10 +242,11 @@ void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_hea
   const size_t dim = shape.head_dim, padded = w.padded, blocks = w.blocks;
   const size_t value_dim = shape.value_dim, value_padded = w.value_padded;
   const size_t base = sequence * shape.tokens;
+  const Spans spans{&shape, call.documents.data() + base};
   size_t last = queries.first;
   while (last + queries.step < blocks) last += queries.step;
-  const size_t needed = shape.causal ? last + 1 : blocks;
-  for (size_t j = first_block(shape, queries.first); j < needed; ++j) {
+  const size_t needed = spans.blocks_of_queries(last).end;
+  for (size_t j = spans.blocks_of_queries(queries.first).begin; j < needed; ++j) {
     const size_t rows = rows_in_block(shape, j);
     pack_rows(call.k, base + j * kBlock, rows, kv_head * dim, dim, 1.0f, w.out, padded);
     transpose_block(w.out, padded, rows, dim, w.keys_t + w.keys_at(j), kBlock);
@@ -227,9 +258,9 @@ void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_hea
     const size_t rows = rows_in_block(shape, i), row0 = base + i * kBlock;
     for (int64_t head = kv_head * shape.group(); head < (kv_head + 1) * shape.group(); ++head) {
       pack_rows(call.q, row0, rows, head * dim, dim, scale, w.q, padded);
-      const size_t end = shape.causal ? i + 1 : blocks, begin = first_block(shape, i);
+      const auto [begin, end] = spans.blocks_of_queries(i);
       for (size_t j = begin; j < end; ++j) {
-        const Seen seen = seen_of(shape, i, j);
+        const Seen seen = seen_of(spans, i, j);
         const bool first = j == begin;
         const Product scores = product(w.q, padded, 1, w.keys_t + w.keys_at(j), kBlock, w.scores,
                                        kBlock, rows, seen.keys, dim);
@@ -242,7 +273,7 @@ void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_hea
         else
           multiply<Mask::none>(scores);
         if (shape.soft_cap != 0) cap_scores(w, seen, shape.soft_cap);
-        if (seen.windowed) hide_scores(w, seen);
+        if (seen.hides) hide_scores(w, seen);
         online_softmax(w, seen, first);
         if (seen.diagonal)
           multiply<Mask::inner_to>(values);
@@ -253,7 +284,7 @@ void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_hea
         float* lse = static_cast<float*>(call.lse.data) + (row0 + r) * call.lse.row_stride + head;
         *lse = static_cast<float>(w.row_max[r] * std::numbers::ln2 +
                                   std::log(static_cast<double>(w.row_sum[r])));
-        w.rescale[r] = 1.0f / w.row_sum[r];
+        w.rescale[r] = w.row_sum[r] == 0 ? 0.0f : 1.0f / w.row_sum[r];
       }
       unpack_rows(w.out, value_padded, w.rescale, 1.0f, call.y, row0, rows, head * value_dim,
                   value_dim);
@@ -278,8 +309,9 @@ void load_queries(const AttentionBackward& call, size_t row0, size_t rows, size_
       sum = hn::MulAdd(hn::Load(d, w.dy + c), hn::Load(d, w.out + c), sum);
     w.delta[r] = hn::GetLane(hn::SumOfLanes(d, sum));
     const double log_sum = lse[r * call.lse.row_stride] * std::numbers::log2e;
-    w.log_sum[r] = static_cast<float>(log_sum);
-    w.log_sum_low[r] = static_cast<float>(log_sum - w.log_sum[r]);
+    const bool saw_none = log_sum == -HUGE_VAL;  // its probabilities are 0
+    w.log_sum[r] = saw_none ? HUGE_VALF : static_cast<float>(log_sum);
+    w.log_sum_low[r] = saw_none ? 0.0f : static_cast<float>(log_sum - w.log_sum[r]);
   }
 }
 
@@ -290,6 +322,7 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
   const size_t dim = shape.head_dim, padded = w.padded, blocks = w.blocks;
   const size_t value_dim = shape.value_dim, value_padded = w.value_padded;
   const size_t base = task.sequence * shape.tokens;
+  const Spans spans{&shape, call.documents.data() + base};
   const size_t key_col = task.kv_head * dim, value_col = task.kv_head * value_dim;
   for (size_t j = task.keys.first; j < blocks; j += task.keys.step) {
     const size_t rows = rows_in_block(shape, j), at = w.keys_at(j);
@@ -297,18 +330,22 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
     transpose_block(w.out, value_padded, rows, value_dim, w.values_t + w.values_at(j), kBlock);
     pack_rows(call.k, base + j * kBlock, rows, key_col, dim, 1.0f, w.keys + at, padded);
     transpose_block(w.keys + at, padded, rows, dim, w.keys_t + at, kBlock);
+    if (!task.want_dkv) continue;
+    std::fill_n(w.dk + at, kBlock * padded, 0.0f);
+    std::fill_n(w.dv + w.values_at(j), kBlock * value_padded, 0.0f);
   }
   const size_t first_head = task.kv_head * shape.group();
   for (size_t head = first_head; head < first_head + shape.group(); ++head) {
     for (size_t i = task.queries.first; i < blocks; i += task.queries.step) {
       const size_t rows = rows_in_block(shape, i), row0 = base + i * kBlock;
-      const size_t end = shape.causal ? i + 1 : blocks, step = task.keys.step;
+      const auto [first, end] = spans.blocks_of_queries(i);
+      const size_t step = task.keys.step;
       size_t begin = task.keys.first;
-      while (begin < first_block(shape, i)) begin += step;
+      while (begin < first) begin += step;
       if (begin >= end) continue;
       load_queries(call, row0, rows, head, w);
       for (size_t j = begin; j < end; j += step) {
-        const Seen seen = seen_of(shape, i, j);
+        const Seen seen = seen_of(spans, i, j);
         const size_t keys = seen.keys, at = w.keys_at(j), value_at = w.values_at(j);
         const Product s =
             product(w.q, padded, 1, w.keys_t + at, kBlock, w.scores, kBlock, rows, keys, dim);
@@ -322,7 +359,7 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
           multiply<Mask::none>(dp);
         }
         if (shape.soft_cap != 0) cap_scores(w, seen, shape.soft_cap);
-        if (seen.windowed) hide_scores(w, seen);
+        if (seen.hides) hide_scores(w, seen);
         if (shape.soft_cap != 0)
           softmax_gradient<true>(w, seen, shape.soft_cap);
         else
@@ -332,8 +369,7 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
                                value_padded, keys, value_dim, rows);
           Product dk =
               product(w.dscores, 1, kBlock, w.q, padded, w.dk + at, padded, keys, dim, rows);
-          const bool first = head == first_head && i == (shape.causal ? j : 0);
-          dv.start = dk.start = first ? Start::zero : Start::add;
+          dv.start = dk.start = Start::add;
           if (seen.diagonal) {
             multiply<Mask::inner_from>(dv);
             multiply<Mask::inner_from>(dk);

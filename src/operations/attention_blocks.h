@@ -23,13 +23,15 @@ inline int64_t blocks_of(const AttentionShape& shape) {
 
 struct AttentionForward {
   AttentionShape shape;
-  TensorView q, k, v;  // [sequences * tokens, heads of a row], f32, bf16 or f16
+  std::vector<TokenRange> documents;  // of each row
+  TensorView q, k, v;                 // [sequences * tokens, heads of a row], f32, bf16 or f16
   TensorView y;
   TensorView lse;  // f32 [sequences * tokens, heads]: log of the sum of exp(score)
 };
 
 struct AttentionBackward {
   AttentionShape shape;
+  std::vector<TokenRange> documents;
   TensorView q, k, v, y, lse, dy;
   TensorView dq, dk, dv;
 };

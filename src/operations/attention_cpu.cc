@@ -19,15 +19,24 @@ namespace coda {
 namespace cpu {
 namespace {
 
-// lse is tensor 4, both of the forward and of the backward.
-AttentionShape checked_shape(const OperationCall& call) {
+// `lse` is the index of the log-sum-exp.
+AttentionShape checked_shape(const OperationCall& call, size_t lse) {
+  const AttentionShape shape = attention_shape(call.settings, call.tensors[0].rows);
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    if (i == 4)
+    if (shape.has_documents && i == call.operands - 1)
+      call.check_type(i, {DType::i32});
+    else if (i == lse)
       call.check_type(i, {DType::f32});
     else
       call.check_type(i, {DType::f32, DType::bf16, DType::f16});
   }
-  return attention_shape(call.settings, call.tensors[0].rows);
+  return shape;
+}
+
+std::vector<TokenRange> documents_of(const AttentionShape& shape, const TensorView& operand) {
+  return checked_documents(shape, [&](int64_t row, int64_t which) {
+    return static_cast<const int32_t*>(operand.data)[row * operand.row_stride + which];
+  });
 }
 
 // One piece of scratch a thread, first touched by it.
@@ -56,11 +65,14 @@ class ForwardKernel {
   ForwardKernel(const AttentionShape& shape, int threads)
       : threads_(threads), scratch_(attention_forward_scratch(shape), threads) {
     call_.shape = shape;
+    call_.documents = sequences_as_documents(shape);
     parts_ = parts_of(shape.sequences * shape.kv_heads, blocks_of(shape), threads);
   }
 
   void run(std::span<const TensorView> t) {
-    call_.q = t[0], call_.k = t[1], call_.v = t[2], call_.y = t[3], call_.lse = t[4];
+    const std::span<const TensorView> results = t.last(2);
+    call_.q = t[0], call_.k = t[1], call_.v = t[2], call_.y = results[0], call_.lse = results[1];
+    if (call_.shape.has_documents) call_.documents = documents_of(call_.shape, t[3]);
     const int64_t heads = call_.shape.kv_heads, tasks = call_.shape.sequences * heads * parts_;
 #pragma omp parallel for num_threads(threads_) schedule(dynamic, 1)
     for (int64_t task = 0; task < tasks; ++task) {
@@ -82,6 +94,7 @@ class BackwardKernel {
   BackwardKernel(const AttentionShape& shape, int threads)
       : threads_(threads), scratch_(attention_backward_scratch(shape), threads) {
     call_.shape = shape;
+    call_.documents = sequences_as_documents(shape);
     // One pass over a head's scores (5 products a block) needs a head a thread; two passes, one for
     // dq and one for dk and dv (7 products), can divide it.
     const int64_t heads = shape.sequences * shape.kv_heads;
@@ -106,7 +119,9 @@ class BackwardKernel {
   void run(std::span<const TensorView> t) {
     call_.q = t[0], call_.k = t[1], call_.v = t[2], call_.y = t[3], call_.lse = t[4],
     call_.dy = t[5];
-    call_.dq = t[6], call_.dk = t[7], call_.dv = t[8];
+    const std::span<const TensorView> results = t.last(3);
+    call_.dq = results[0], call_.dk = results[1], call_.dv = results[2];
+    if (call_.shape.has_documents) call_.documents = documents_of(call_.shape, t[6]);
 #pragma omp parallel for num_threads(threads_) schedule(dynamic, 1)
     for (const AttentionBackwardTask& task : tasks_)
       attention_backward(call_, task, scratch_.of(omp_get_thread_num()));
@@ -123,12 +138,13 @@ class BackwardKernel {
 }  // namespace cpu
 
 CpuKernel prepare_attention(const OperationCall& call, int threads) {
-  return [kernel = std::make_shared<cpu::ForwardKernel>(cpu::checked_shape(call), threads)](
+  return [kernel = std::make_shared<cpu::ForwardKernel>(cpu::checked_shape(call, call.operands + 1),
+                                                        threads)](
              std::span<const TensorView> tensors) { kernel->run(tensors); };
 }
 
 CpuKernel prepare_attention_backward(const OperationCall& call, int threads) {
-  return [kernel = std::make_shared<cpu::BackwardKernel>(cpu::checked_shape(call), threads)](
+  return [kernel = std::make_shared<cpu::BackwardKernel>(cpu::checked_shape(call, 4), threads)](
              std::span<const TensorView> tensors) { kernel->run(tensors); };
 }
 

@@ -17,24 +17,22 @@ constexpr int64_t kWarpSize = 32;
 constexpr uint32_t kThreads = 128;  // of kernels in fp32
 constexpr int64_t kLargestHead = tensor_cores::kMostHeadDim;
 constexpr uint32_t kSizes = 8;  // numbers before the strides, one a tensor
-constexpr const char* kSizesText =
-    "  const AttentionSizes sizes{n(0), n(1), n(2), n(3), n(4), n(5),\n      "
-    "__builtin_bit_cast(float, n(6)), __builtin_bit_cast(float, n(7))};\n";
 
-std::string head_rows(size_t tensor) {
-  return "HeadRows{p(" + std::to_string(tensor) + "), n(" + std::to_string(kSizes + tensor) + ")}";
+std::string address_and_stride(size_t tensor) {
+  return "p(" + std::to_string(tensor) + "), n(" + std::to_string(kSizes + tensor) + ")";
 }
-std::string lse_rows() { return "p(4), n(" + std::to_string(kSizes + 4) + ")"; }
+std::string head_rows(size_t tensor) { return "HeadRows{" + address_and_stride(tensor) + "}"; }
 std::string operands_of_backward() {
   return "  const AttentionBackward in{sizes, " + head_rows(0) + ", " + head_rows(1) + ", " +
-         head_rows(2) + ",\n      " + head_rows(3) + ", " + head_rows(5) + ", " + lse_rows() +
-         "};\n";
+         head_rows(2) + ",\n      " + head_rows(3) + ", " + head_rows(5) + ", " +
+         address_and_stride(4) + "};\n";
 }
 
 struct Call {
   AttentionShape shape;
   DType dtype = DType::f32;
   int64_t rows = 0;
+  size_t operands = 0;
   std::string arguments;  // of the templates of the kernels in fp32
   std::vector<uint32_t> numbers;
 
@@ -42,11 +40,17 @@ struct Call {
   // them by the scale, which must be positive for that.
   bool uses_tensor_cores() const { return dtype != DType::f32 && shape.scale > 0; }
 
+  std::string sizes_text() const {
+    return "  const AttentionSizes sizes{n(0), n(1), n(2), n(3), n(4), n(5),\n      "
+           "__builtin_bit_cast(float, n(6)), __builtin_bit_cast(float, n(7))" +
+           (shape.has_documents ? ", " + head_rows(operands - 1) : "") + "};\n";
+  }
+
   // A warp for each row of `heads` heads.
   GpuKernel row_kernel(const std::string& name, const std::string& body, int64_t heads) const {
     return {.name = name,
             .code = "#include \"device/kernels/attention.cuh\"\n\nusing namespace coda::device;\n",
-            .body = kSizesText + body,
+            .body = sizes_text() + body,
             .numbers = numbers,
             .grid = launch_blocks(rows * heads, kThreads / kWarpSize),
             .threads = kThreads};
@@ -56,7 +60,8 @@ struct Call {
     return {.element = dtype == DType::bf16 ? device::Element::bf16 : device::Element::f16,
             .dim = static_cast<uint32_t>(shape.head_dim),
             .value_dim = static_cast<uint32_t>(shape.value_dim),
-            .capped = shape.soft_cap != 0};
+            .capped = shape.soft_cap != 0,
+            .packed = shape.has_documents};
   }
   // A kernel of device/attention/`function`.cuh. Its grid has one CTA for each head, sequence and
   // block of `block` tokens; `heads` is the number of query heads, or of key-value heads.
@@ -70,8 +75,9 @@ struct Call {
                     ".cuh\"\n\nusing namespace coda::device;\nconstexpr attention::HeadShape "
                     "kHead{.element = Element::" +
                     std::string(name_of(dtype)) + ", .dim = " + dims +
-                    ", .capped = " + (shape.soft_cap != 0 ? "true" : "false") + "};\n",
-            .body = kSizesText + body,
+                    ", .capped = " + (shape.soft_cap != 0 ? "true" : "false") +
+                    (shape.has_documents ? ", .packed = true" : "") + "};\n",
+            .body = sizes_text() + body,
             .numbers = numbers,
             .grid = static_cast<uint32_t>(ceil_div(shape.tokens, block) * shape.sequences * heads),
             .threads = tensor_cores::kThreads,
@@ -79,7 +85,7 @@ struct Call {
   }
 };
 
-// All tensors have the type of the first, but for one.
+// All tensors have the type of the first, but for documents and for one.
 Call checked(const OperationCall& call, const AttentionShape& a, size_t other, DType others_type) {
   const int64_t rows = call.tensors[0].rows;
   for (int64_t dim : {a.head_dim, a.value_dim})
@@ -90,20 +96,23 @@ Call checked(const OperationCall& call, const AttentionShape& a, size_t other, D
   Call result{a,
               call.tensors[0].dtype,
               rows,
+              call.operands,
               "<" + element_name(call, 0) + ", " + std::to_string(a.head_dim) + ", " +
                   std::to_string(a.value_dim) + ">",
               {number(rows), number(a.tokens), number(a.heads), number(a.kv_heads),
                a.causal ? 1U : 0U, number(a.window), bits(a.scale), bits(a.soft_cap)}};
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    call.check_type(i, {i == other ? others_type : call.tensors[0].dtype});
+    const bool is_documents = a.has_documents && i == call.operands - 1;
+    call.check_type(i, {is_documents ? DType::i32
+                        : i == other ? others_type
+                                     : call.tensors[0].dtype});
     result.numbers.push_back(row_stride(call, i));
   }
   return result;
 }
 
-// Tensor 4 is lse, both of the forward and of the backward.
-Call checked(const OperationCall& call) {
-  return checked(call, attention_shape(call.settings, call.tensors[0].rows), 4, DType::f32);
+Call checked(const OperationCall& call, size_t lse) {
+  return checked(call, attention_shape(call.settings, call.tensors[0].rows), lse, DType::f32);
 }
 
 }  // namespace
@@ -117,7 +126,7 @@ std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
   return {{.name = "attention_with_past",
            .code = "#include \"device/kernels/attention_with_past.cuh\"\n\n"
                    "using namespace coda::device;\n",
-           .body = kSizesText + ("  __shared__ PastShares<" + std::to_string(shape.value_dim)) +
+           .body = c.sizes_text() + ("  __shared__ PastShares<" + std::to_string(shape.value_dim)) +
                    "> shares;\n  attention_with_past<" + element_name(call, 0) + ", " + dims +
                    ">(shares, sizes, " + head_rows(0) + ", " + head_rows(1) + ",\n      " +
                    head_rows(2) + ", PastRows{" + head_rows(3) + ", " + head_rows(4) +
@@ -128,10 +137,11 @@ std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
 }
 
 std::vector<GpuKernel> attention_kernels(const OperationCall& call) {
-  const Call c = checked(call);
+  const size_t y = call.operands, lse = y + 1;
+  const Call c = checked(call, lse);
   const std::string tensors = "(sizes, " + head_rows(0) + ", " + head_rows(1) + ", " +
-                              head_rows(2) + ",\n      " + head_rows(3) + ", " + lse_rows() +
-                              ");\n";
+                              head_rows(2) + ",\n      " + head_rows(y) + ", " +
+                              address_and_stride(lse) + ");\n";
   if (!c.uses_tensor_cores())
     return {
         c.row_kernel("attention", "  attention_forward" + c.arguments + tensors, c.shape.heads)};
@@ -142,29 +152,31 @@ std::vector<GpuKernel> attention_kernels(const OperationCall& call) {
 }
 
 std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call) {
-  const Call c = checked(call);
+  const Call c = checked(call, 4);
+  const size_t dq = call.operands, dk = dq + 1, dv = dq + 2;
   const std::string in = operands_of_backward();
+  const std::string scratch = "p(" + std::to_string(call.tensors.size()) + ")";
   if (!c.uses_tensor_cores()) {
-    return {c.row_kernel(
-                "attention_backward_queries",
-                in + "  attention_backward_queries" + c.arguments + "(in, " + head_rows(6) + ");\n",
-                c.shape.heads),
+    return {c.row_kernel("attention_backward_queries",
+                         in + "  attention_backward_queries" + c.arguments + "(in, " +
+                             head_rows(dq) + ");\n",
+                         c.shape.heads),
             c.row_kernel("attention_backward_keys",
-                         in + "  attention_backward_keys" + c.arguments + "(in, " + head_rows(7) +
-                             ", " + head_rows(8) + ");\n",
+                         in + "  attention_backward_keys" + c.arguments + "(in, " + head_rows(dk) +
+                             ", " + head_rows(dv) + ");\n",
                          c.shape.kv_heads)};
   }
   const tensor_cores::HeadShape head = c.head();
   const tensor_cores::Tiles by_query = backward_queries_tiles(head);
   const tensor_cores::Tiles by_key = backward_keys_tiles(head);
   std::vector<GpuKernel> kernels{
-      c.tensor_core_kernel(
-          "attention_backward_queries", "backward_queries",
-          in + "  attention::backward_queries<kHead>(in, p(9), " + head_rows(6) + ");\n",
-          by_query.rows(), c.shape.heads, backward_queries_bytes(head, by_query)),
+      c.tensor_core_kernel("attention_backward_queries", "backward_queries",
+                           in + "  attention::backward_queries<kHead>(in, " + scratch + ", " +
+                               head_rows(dq) + ");\n",
+                           by_query.rows(), c.shape.heads, backward_queries_bytes(head, by_query)),
       c.tensor_core_kernel("attention_backward_keys", "backward_keys",
-                           in + "  attention::backward_keys<kHead>(in, p(9), " + head_rows(7) +
-                               ", " + head_rows(8) + ");\n",
+                           in + "  attention::backward_keys<kHead>(in, " + scratch + ", " +
+                               head_rows(dk) + ", " + head_rows(dv) + ");\n",
                            by_key.rows(), c.shape.kv_heads * head.parts(),
                            backward_keys_bytes(head, by_key))};
   for (GpuKernel& kernel : kernels) {

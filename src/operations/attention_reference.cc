@@ -8,15 +8,19 @@
 namespace coda {
 namespace {
 
-// The tokens that row `row` sees.
-struct Seen {
-  int64_t first, last;  // [first, last)
-};
-
-Seen seen_by(const AttentionShape& a, int64_t row) {
-  const int64_t start = row / a.tokens * a.tokens;
-  if (!a.causal) return {start, start + a.tokens};
-  return {a.window == 0 ? start : std::max(start, row - a.window + 1), row + 1};
+// The rows of the keys that each row sees. `last_operand` is read if there are documents.
+std::vector<TokenRange> seen_rows(const AttentionShape& a, const Matrix& last_operand) {
+  const auto end = [&](int64_t row, int64_t which) {
+    return static_cast<int64_t>(last_operand.at(row, which));
+  };
+  std::vector<TokenRange> rows =
+      a.has_documents ? checked_documents(a, end) : sequences_as_documents(a);
+  for (int64_t row = 0; row < std::ssize(rows); ++row) {
+    const int64_t start = row / a.tokens * a.tokens;
+    const TokenRange keys = keys_of(a, row - start, rows[row]);
+    rows[row] = {start + keys.first, start + keys.last};
+  }
+  return rows;
 }
 
 // A score and its derivative with respect to the product of query and key.
@@ -39,9 +43,14 @@ Score score_of(const AttentionShape& a, const Matrix& q, const Matrix& k, int64_
 void evaluate_attention(const OperationSettings& settings, const std::vector<Matrix>& in,
                         std::vector<Matrix>& out) {
   const AttentionShape a = attention_shape(settings, in[0].rows);
+  const std::vector<TokenRange> all_seen = seen_rows(a, in.back());
   for (int64_t row = 0; row < in[0].rows; ++row) {
-    const Seen seen = seen_by(a, row);
+    const TokenRange& seen = all_seen[row];
     for (int64_t head = 0; head < a.heads; ++head) {
+      if (seen.first >= seen.last) {
+        out[1].at(row, head) = -HUGE_VAL;
+        continue;
+      }
       std::vector<double> scores;
       for (int64_t j = seen.first; j < seen.last; ++j)
         scores.push_back(score_of(a, in[0], in[1], row, head, j).value);
@@ -66,8 +75,9 @@ void evaluate_attention(const OperationSettings& settings, const std::vector<Mat
 void evaluate_attention_backward(const OperationSettings& settings, const std::vector<Matrix>& in,
                                  std::vector<Matrix>& out) {
   const AttentionShape a = attention_shape(settings, in[0].rows);
+  const std::vector<TokenRange> all_seen = seen_rows(a, in.back());
   for (int64_t row = 0; row < in[0].rows; ++row) {
-    const Seen seen = seen_by(a, row);
+    const TokenRange& seen = all_seen[row];
     for (int64_t head = 0; head < a.heads; ++head) {
       const int64_t q = head * a.head_dim, k = head / a.group() * a.head_dim;
       const int64_t y = head * a.value_dim, v = head / a.group() * a.value_dim;

@@ -21,6 +21,7 @@ enum : size_t { kQ, kK, kV, kPastKeys, kPastValues, kLength, kY };
 AttentionShape shape_of(OperationSettings settings, const Dim& rows) {
   settings.sizes["sequence"] = rows;
   settings.attributes["causal"] = 1;
+  settings.attributes["documents"] = 0;
   return attention_shape(settings, rows);
 }
 
@@ -176,6 +177,7 @@ Operation attention_with_past_operation() {
   operation.name = "attention_with_past";
   operation.operands = {"q", "k", "v", "past_keys", "past_values", "length"};
   operation.attributes = attention_operation().attributes;
+  operation.attributes.erase("documents");
   operation.results = results_with_past;
   operation.evaluate = evaluate;
   operation.cpu = prepare;

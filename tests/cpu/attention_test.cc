@@ -11,6 +11,8 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "coda/error.h"
 #include "coda/float16.h"
@@ -28,21 +30,37 @@ struct AttentionCase {
   int64_t value_dim = 0;  // 0: head_dim
   int64_t window = 0;
   double soft_cap = 0;
+  // Lengths of documents, which follow each other in each sequence, in each from the next on;
+  // tokens behind them see nothing. Empty: no documents.
+  std::vector<int64_t> documents = {};
 
   int64_t value() const { return value_dim == 0 ? head_dim : value_dim; }
-  // The first token of its sequence that a token sees, and one past the last.
-  int64_t first_seen(int64_t token) const {
-    return window == 0 ? 0 : std::max<int64_t>(0, token - window + 1);
+  // The span of a row's document in its sequence.
+  std::pair<int64_t, int64_t> document(int64_t row) const {
+    if (documents.empty()) return {0, tokens};
+    int64_t first = 0, last = 0;
+    for (size_t i = 0; i < documents.size() && last <= row % tokens; ++i) {
+      first = last;
+      last += documents[(i + row / tokens) % documents.size()];
+    }
+    return {row % tokens < last ? first : last, last};
   }
-  int64_t last_seen(int64_t token) const { return causal ? token + 1 : tokens; }
+  // The first token of its sequence that a row sees, and one past the last.
+  int64_t first_seen(int64_t row) const {
+    return std::max(document(row).first, window == 0 ? 0 : row % tokens - window + 1);
+  }
+  int64_t last_seen(int64_t row) const {
+    return std::min(document(row).second, causal ? row % tokens + 1 : tokens);
+  }
   int64_t rows() const { return sequences * tokens; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
   OpaqueCall call(const std::string& function) const {
     OpaqueCall call;
     call.function = function;
-    call.attributes = {{"heads", heads},   {"kv_heads", kv_heads}, {"head_dim", head_dim},
-                       {"scale", scale()}, {"causal", causal},     {"value_dim", value_dim},
-                       {"window", window}, {"soft_cap", soft_cap}};
+    call.attributes = {
+        {"heads", heads},   {"kv_heads", kv_heads}, {"head_dim", head_dim},
+        {"scale", scale()}, {"causal", causal},     {"value_dim", value_dim},
+        {"window", window}, {"soft_cap", soft_cap}, {"documents", documents.empty() ? 0 : 1}};
     call.sizes = {{"sequence", Dim(tokens)}};
     if (function == "attention") {
       call.inputs = {"q", "k", "v"};
@@ -51,6 +69,7 @@ struct AttentionCase {
       call.inputs = {"q", "k", "v", "y", "lse", "dy"};
       call.outputs = {"dq", "dk", "dv"};
     }
+    if (!documents.empty()) call.inputs.push_back("documents");
     return call;
   }
   std::string text() const {
@@ -58,7 +77,8 @@ struct AttentionCase {
            std::to_string(heads) + "/" + std::to_string(kv_heads) + " x " +
            std::to_string(head_dim) + (causal ? " causal " : " full ") +
            std::string(name_of(dtype)) + ", values " + std::to_string(value()) + ", window " +
-           std::to_string(window) + ", cap " + std::to_string(soft_cap);
+           std::to_string(window) + ", cap " + std::to_string(soft_cap) + ", documents " +
+           testing::PrintToString(documents);
   }
 };
 
@@ -75,6 +95,12 @@ NamedTensors make_tensors(const AttentionCase& c, DType dtype, uint64_t seed, in
   add({"y", "dy"}, c.heads * c.value());
   t.emplace("lse", OwnedTensor(dtype == DType::f64 ? dtype : DType::f32, c.rows(), c.heads, gap));
   for (const char* name : {"q", "k", "v", "dy"}) t.at(name).randomise(seed++);
+  std::vector<double> spans;
+  for (int64_t row = 0; row < c.rows(); ++row) {
+    const auto [first, last] = c.document(row);
+    spans.insert(spans.end(), {static_cast<double>(first), static_cast<double>(last)});
+  }
+  t.emplace("documents", OwnedTensor(DType::i32, c.rows(), 2, gap)).first->second.set(spans);
   return t;
 }
 
@@ -103,7 +129,8 @@ void run_cpu(const AttentionCase& c, NamedTensors& t, int threads = 1) {
 // From the same, already rounded inputs, in float64.
 NamedTensors run_reference(const AttentionCase& c, NamedTensors& inputs) {
   NamedTensors t = make_tensors(c, DType::f64, 0);
-  for (const char* name : {"q", "k", "v", "dy"}) t.at(name).set(inputs.at(name).values());
+  for (const char* name : {"q", "k", "v", "dy", "documents"})
+    t.at(name).set(inputs.at(name).values());
   for (const char* function : {"attention", "attention_backward"})
     run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
       return prepare_reference_call(call, decls, {});
@@ -126,8 +153,12 @@ void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
   const float cap = static_cast<float>(c.soft_cap);
   for (int64_t row = 0; row < c.rows(); ++row) {
     for (int64_t head = 0; head < c.heads; ++head) {
-      const int64_t start = row / c.tokens * c.tokens, token = row - start;
-      const int64_t first = start + c.first_seen(token), seen = start + c.last_seen(token) - first;
+      const int64_t start = row / c.tokens * c.tokens;
+      const int64_t first = start + c.first_seen(row), seen = start + c.last_seen(row) - first;
+      if (seen <= 0) {
+        lse[row * c.heads + head] = -HUGE_VAL;
+        continue;
+      }
       const int64_t kv_head = head / (c.heads / c.kv_heads);
       // Where key and value j of what is seen start.
       const auto key = [&](int64_t j) { return ((first + j) * c.kv_heads + kv_head) * c.head_dim; };
@@ -181,6 +212,13 @@ void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
 
 const char* const kResults[] = {"y", "lse", "dq", "dk", "dv"};
 
+// relative_error() of numbers among which there may be equal infinities.
+double error_of(std::vector<double> found, std::vector<double> wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (std::isinf(wanted[i]) && found[i] == wanted[i]) found[i] = wanted[i] = 0;
+  return relative_error(found, wanted);
+}
+
 // Root mean square over seeds of each result's error, against that of op by op.
 void expect_accurate(const AttentionCase& c, int seeds) {
   SCOPED_TRACE(c.text());
@@ -193,8 +231,8 @@ void expect_accurate(const AttentionCase& c, int seeds) {
     NamedTensors truth = run_reference(c, t);
     for (const char* name : kResults) {
       const std::vector<double> expected = truth.at(name).values();
-      ours[name] += std::pow(relative_error(t.at(name).values(), expected), 2);
-      theirs[name] += std::pow(relative_error(op_by_op.at(name).values(), expected), 2);
+      ours[name] += std::pow(error_of(t.at(name).values(), expected), 2);
+      theirs[name] += std::pow(error_of(op_by_op.at(name).values(), expected), 2);
     }
   }
   // Between forward and backward stand y and lse, which op by op would not round: one unit of fp32.
@@ -252,6 +290,42 @@ TEST(Attention, IsAsAccurateWithWindowsCapsAndValueWidths) {
   }
 }
 
+TEST(Attention, IsAsAccurateWithDocuments) {
+  const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  // One document, bounds at and around blocks, documents of none and of one token, tokens behind.
+  const std::vector<int64_t> documents[] = {
+      {230}, {96, 0, 95, 39}, {1, 20, 1, 75, 97, 36}, {100, 30}, {0, 192}};
+  int turn = 0;
+  for (const auto& lengths : documents)
+    for (bool causal : {true, false})
+      for (int64_t window : {0, 40}) {
+        if (window != 0 && !causal) continue;
+        AttentionCase c{2, 230, 2, 2 - turn % 2, 16, causal, dtypes[turn % 3]};
+        c.window = window;
+        c.soft_cap = turn % 4 == 1 ? 0.9 : 0;
+        c.documents = lengths;
+        expect_accurate(c, 2);
+        ++turn;
+      }
+}
+
+// Bits of a document do not depend on the documents around it, if it begins at a block.
+TEST(Attention, ADocumentByItselfGivesTheSameBits) {
+  AttentionCase packed{1, 300, 2, 1, 24};
+  packed.documents = {96, 150, 54};
+  const AttentionCase alone{1, 150, 2, 1, 24};
+  NamedTensors t = make_tensors(packed, DType::f32, 9), u = make_tensors(alone, DType::f32, 0);
+  const auto rows_of_document = [&](const char* name) {
+    const std::vector<double> all = t.at(name).values();
+    const int64_t cols = std::ssize(all) / packed.tokens;
+    return std::vector<double>(all.begin() + 96 * cols, all.begin() + 246 * cols);
+  };
+  for (const char* name : {"q", "k", "v", "dy"}) u.at(name).set(rows_of_document(name));
+  run_cpu(packed, t);
+  run_cpu(alone, u);
+  for (const char* name : kResults) EXPECT_EQ(u.at(name).values(), rows_of_document(name)) << name;
+}
+
 // Two bits-for-bit properties: a window as long as the sequence hides nothing, and what a window
 // hides does not matter.
 TEST(Attention, AWindowHidesWhatLiesBeforeItAndNothingElse) {
@@ -305,7 +379,8 @@ TEST(Attention, SameBitsForAnyNumberOfThreads) {
   for (const AttentionCase& c :
        {AttentionCase{1, 300, 3, 1, 64}, AttentionCase{1, 700, 2, 2, 24, false},
         AttentionCase{3, 200, 4, 2, 40}, AttentionCase{2, 290, 2, 1, 16, true, DType::bf16},
-        AttentionCase{1, 500, 2, 1, 24, true, DType::f16, 40, 130, 20}}) {
+        AttentionCase{1, 500, 2, 1, 24, true, DType::f16, 40, 130, 20},
+        AttentionCase{1, 500, 2, 1, 24, false, DType::f32, 40, 0, 0, {130, 1, 200, 99}}}) {
     SCOPED_TRACE(c.text());
     NamedTensors one = make_tensors(c, c.dtype, 5);
     run_cpu(c, one, 1);
@@ -392,6 +467,20 @@ TEST(Attention, LargeScoresGiveFiniteResults) {
   EXPECT_LT(relative_error(t.at("lse").values(), truth.at("lse").values()), 1e-6);
 }
 
+TEST(Attention, WrongSpansOfDocumentsAreRefused) {
+  AttentionCase c{2, 8, 2, 1, 16};
+  c.documents = {3, 5};
+  for (const auto& [row, first, last] :
+       {std::tuple{9, 1, 3}, {4, 2, 8}, {2, 0, 2}, {15, 3, 9}, {3, 5, 4}}) {
+    NamedTensors t = make_tensors(c, DType::f32, 0);
+    std::vector<double> spans = t.at("documents").values();
+    spans[2 * row] = first, spans[2 * row + 1] = last;
+    t.at("documents").set(spans);
+    EXPECT_THROW(run_cpu(c, t), Error) << row;
+    EXPECT_THROW(run_reference(c, t), Error) << row;
+  }
+}
+
 TEST(Attention, BadCallsAreRefusedWithTheReason) {
   const AttentionCase good{2, 8, 4, 2, 16};
   auto message =
@@ -433,6 +522,20 @@ TEST(Attention, BadCallsAreRefusedWithTheReason) {
               HasSubstr("'lse' is bf16; it must be f32"));
   EXPECT_THAT(message([](auto&, auto& d) { d[2].dtype = DType::i32; }),
               HasSubstr("'v' is i32; it must be f32 or bf16 or f16"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.attributes["documents"] = 2; }),
+              HasSubstr("attribute \"documents\" must be 1 if the operand is given, or 0"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.attributes["documents"] = 1; }),
+              HasSubstr("it has 3 inputs, not 4"));
+  const auto with_documents = [&](DType type, int64_t cols) {
+    return message([=](auto& c, auto& d) {
+      c.attributes["documents"] = 1;
+      c.inputs.push_back("documents");
+      d.insert(d.begin() + 3, {"documents", {16, cols}, type});
+    });
+  };
+  EXPECT_EQ(with_documents(DType::i32, 2), "accepted");
+  EXPECT_THAT(with_documents(DType::f32, 2), HasSubstr("'documents' is f32; it must be i32"));
+  EXPECT_THAT(with_documents(DType::i32, 1), HasSubstr("documents must be [16, 2], not [16, 1]"));
   EXPECT_THAT(message([](auto& c, auto& d) { c.inputs.pop_back(), d.pop_back(); }),
               HasSubstr("it has 2 inputs, not 3"));
 }

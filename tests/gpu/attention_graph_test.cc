@@ -161,7 +161,8 @@ TEST_P(AttentionGraphs, AreItsDefinition) {
                          {"scale", 0.3F},
                          {"soft_cap", 0},
                          {"causal", c.causal ? 1 : 0},
-                         {"window", c.window}};
+                         {"window", c.window},
+                         {"documents", 0}};
   settings.sizes = {{"sequence", Dim(c.tokens)}};
   std::mt19937 random(7);
   std::normal_distribution<double> normal;
@@ -251,12 +252,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGraphs,
                                             ::testing::Bool()));
 
 TEST(AttentionByCudnn, SaysWhatItDoesNotTake) {
-  const auto refusal_of = [](DType dtype, double head_dim, double soft_cap) {
+  const auto refusal_of = [](DType dtype, double head_dim, double soft_cap, double documents = 0) {
     OperationCall call;
     call.operation = "attention";
-    call.settings.attributes = {{"heads", 2},  {"kv_heads", 1},        {"head_dim", head_dim},
-                                {"scale", 1},  {"soft_cap", soft_cap}, {"causal", 1},
-                                {"window", 0}, {"value_dim", head_dim}};
+    call.settings.attributes = {{"heads", 2},  {"kv_heads", 1},         {"head_dim", head_dim},
+                                {"scale", 1},  {"soft_cap", soft_cap},  {"causal", 1},
+                                {"window", 0}, {"value_dim", head_dim}, {"documents", documents}};
     call.settings.sizes = {{"sequence", Dim(4)}};
     call.tensors = {{"q", dtype, 8, static_cast<int64_t>(2 * head_dim), 0}};
     return why_not_cudnn(call);
@@ -265,6 +266,7 @@ TEST(AttentionByCudnn, SaysWhatItDoesNotTake) {
   EXPECT_EQ(refusal_of(DType::f16, 256, 0), "");
   EXPECT_THAT(refusal_of(DType::f32, 64, 0), HasSubstr("f32"));
   EXPECT_THAT(refusal_of(DType::bf16, 64, 30), HasSubstr("soft-cap"));
+  EXPECT_THAT(refusal_of(DType::bf16, 64, 0, 1), HasSubstr("packed documents"));
   EXPECT_THAT(refusal_of(DType::bf16, 68, 0), HasSubstr("head of 68"));
   EXPECT_THAT(refusal_of(DType::bf16, 264, 0), HasSubstr("head of 264"));
 }

@@ -109,8 +109,13 @@ class StepByStep {
   void each_row(Use use) const {
     for (int64_t row = 0; row < rows(); ++row) {
       const int64_t start = row / c_.tokens * c_.tokens;
-      const int64_t last = c_.causal ? row + 1 : start + c_.tokens;
-      const int64_t first = c_.window == 0 ? start : std::max(start, row + 1 - c_.window);
+      int64_t last = c_.causal ? row + 1 : start + c_.tokens;
+      int64_t first = c_.window == 0 ? start : std::max(start, row + 1 - c_.window);
+      if (!c_.documents.empty()) {
+        first = std::max(first, start + static_cast<int64_t>(in_.at("documents")[2 * row]));
+        last = std::min(last, start + static_cast<int64_t>(in_.at("documents")[2 * row + 1]));
+      }
+      if (first >= last) continue;
       for (int64_t head = 0; head < c_.heads; ++head) {
         std::vector<double> p;
         for (int64_t key = first; key < last; ++key) p.push_back(score(row, head, key));
@@ -143,6 +148,7 @@ std::string text(const AttentionCase& c) {
   out << c.sequences << " x " << c.tokens << ", heads " << c.heads << "/" << c.kv_heads << " of "
       << c.head_dim << " and " << c.value_dim << ", causal " << c.causal << ", window " << c.window
       << ", soft-cap " << c.soft_cap << ", " << name_of(c.type);
+  if (!c.documents.empty()) out << ", documents " << ::testing::PrintToString(c.documents);
   return out.str();
 }
 
@@ -183,14 +189,11 @@ void expect_as_right_as_steps(const AttentionCase& c, HostRows rows) {
   const int seeds = c.sequences * c.tokens < 64 ? 8 : 1;  // the errors of a few rows vary
   Errors errors;
   for (int i = 0; i < seeds; ++i) {
-    Numbers numbers;
-    uint64_t seed = static_cast<uint64_t>(c.tokens + 100 * i);
-    for (const CallTensor& t : c.tensors(true))
-      numbers[t.name] = random_values(t.rows * t.cols, seed++);
+    Numbers numbers = c.numbers(static_cast<uint64_t>(c.tokens + 100 * i));
     const Numbers results = results_of_kernels(c.call(false), c.tensors(false), numbers, rows);
     const Numbers exact = results_of_definition(c.call(false), c.tensors(false), numbers);
     errors.add(results, exact, StepByStep(c, numbers).forward());
-    EXPECT_LT(relative_error(results.at("lse"), exact.at("lse")), 2e-6) << "lse";
+    EXPECT_LT(error_of(results.at("lse"), exact.at("lse")), 2e-6) << "lse";
 
     for (const char* name : {"y", "lse"}) numbers[name] = results.at(name);
     const Numbers gradients = results_of_kernels(c.call(true), c.tensors(true), numbers, rows);
@@ -236,6 +239,19 @@ const AttentionCase kSoftCaps[] = {
     {2, 4, 6, 2, 64, 64, false, 0, 50, DType::bf16},
 };
 
+const AttentionCase kDocuments[] = {
+    // Bounds within tiles, at their ends and one off; documents of one token and of none.
+    {1, 210, 2, 1, 64, 64, true, 0, 0, DType::bf16, {1, 63, 0, 64, 65, 1, 1, 15}},
+    {1, 200, 2, 1, 64, 64, false, 0, 0, DType::f16, {100, 0, 28, 64, 8}},
+    // Documents that are shorter and longer than their window, with a soft-cap.
+    {2, 150, 4, 2, 64, 64, true, 33, 5, DType::bf16, {20, 50, 80}},
+    // Tokens behind the documents see nothing: part of a tile, and whole tiles.
+    {1, 270, 2, 2, 64, 64, true, 0, 0, DType::bf16, {40, 5}},
+    {1, 200, 2, 1, 64, 64, false, 0, 20, DType::f16, {0, 128}},
+    {1, 150, 1, 1, 128, 128, true, 0, 0, DType::bf16, {50, 100}},
+    {1, 80, 1, 1, 256, 256, true, 40, 30, DType::bf16, {64, 16}},
+};
+
 // Errors at most those of the steps in 16 bits.
 TEST(AttentionOnHost, MasksAndTails) {
   for (const AttentionCase& c : kMasksAndTails) expect_as_right_as_steps(c, kAligned);
@@ -249,7 +265,12 @@ TEST(AttentionOnHost, SoftCaps) {
   for (const AttentionCase& c : kSoftCaps) expect_as_right_as_steps(c, kAligned);
 }
 
+TEST(AttentionOnHost, Documents) {
+  for (const AttentionCase& c : kDocuments) expect_as_right_as_steps(c, kAligned);
+}
+
 TEST(AttentionOnHost, RowsOfAnyPitch) {
+  expect_as_right_as_steps(kDocuments[2], kAnyPitch);
   expect_as_right_as_steps(kMasksAndTails[0], kAnyPitch);
   expect_as_right_as_steps(kHeadSizes[1], kAnyPitch);
 }
@@ -265,6 +286,23 @@ TEST(AttentionOnHost, RandomShapesAndOptions) {
     c.heads = c.kv_heads * upto(3);
     c.causal = random() % 4 != 0;
     c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    expect_as_right_as_steps(c, random() % 3 == 0 ? kAnyPitch : kAligned);
+  }
+}
+
+TEST(AttentionOnHost, RandomDocuments) {
+  std::mt19937 random(8);
+  const auto upto = [&](int64_t most) { return static_cast<int64_t>(random() % most) + 1; };
+  for (int i = 0; i < 6; ++i) {
+    AttentionCase c = i % 2 == 0 ? kMasksAndTails[0] : kSoftCaps[0];
+    c.sequences = 1;
+    c.tokens = 64 + upto(170);
+    c.kv_heads = upto(2);
+    c.heads = c.kv_heads * upto(2);
+    c.causal = random() % 3 != 0;
+    c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    for (int64_t left = c.tokens; left > 0 && c.documents.size() < 6; left -= c.documents.back())
+      c.documents.push_back(upto(left + 1) - 1);
     expect_as_right_as_steps(c, random() % 3 == 0 ? kAnyPitch : kAligned);
   }
 }
@@ -302,6 +340,64 @@ TEST(AttentionOnHost, ASequenceByItselfGivesTheSameBits) {
     EXPECT_TRUE(std::equal(values.rbegin(), values.rend(), of_two.at(name).rbegin())) << name;
 }
 
+// A document's bits do not depend on the documents around it, if it begins at a tile: gradients
+// too.
+TEST(AttentionOnHost, ADocumentByItselfGivesTheSameBits) {
+  const AttentionCase packed{1, 300, 2, 1, 64, 64, true, 0, 0, DType::bf16, {128, 100, 72}};
+  AttentionCase alone = packed;
+  alone.tokens = 100;
+  alone.documents.clear();
+  Numbers all = packed.numbers(5), own;
+  for (const auto& [name, values] : all) {
+    const int64_t cols = static_cast<int64_t>(values.size()) / packed.tokens;
+    own[name] = {values.begin() + 128 * cols, values.begin() + 228 * cols};
+  }
+  for (const bool backward : {false, true}) {
+    const Numbers of_all =
+        results_of_kernels(packed.call(backward), packed.tensors(backward), all, kAligned);
+    const Numbers of_own =
+        results_of_kernels(alone.call(backward), alone.tensors(backward), own, kAligned);
+    for (const auto& [name, values] : of_own) {
+      const auto cols = static_cast<int64_t>(values.size()) / alone.tokens;
+      EXPECT_TRUE(std::equal(values.begin(), values.end(), of_all.at(name).begin() + 128 * cols))
+          << name;
+    }
+    for (const char* name : {"y", "lse"}) {
+      if (backward) break;
+      all[name] = of_all.at(name);
+      own[name] = of_own.at(name);
+    }
+  }
+}
+
+// NaN of a document's scores reaches no other document.
+TEST(AttentionOnHost, NaNStaysInItsDocument) {
+  const AttentionCase c{1, 260, 2, 1, 64, 64, true, 0, 0, DType::bf16, {70, 60, 100, 30}};
+  Numbers numbers = c.numbers(5);
+  numbers["k"][100 * 64] = std::nan("");
+  const Numbers results = results_of_kernels(c.call(false), c.tensors(false), numbers, kAligned);
+  for (int64_t row = 0; row < c.tokens; ++row)
+    EXPECT_EQ(std::isnan(results.at("y")[row * 128]), row >= 100 && row < 130) << row;
+}
+
+// Spans that lie outside the sequence give wrong results, but nothing outside is read or written.
+TEST(AttentionOnHost, WrongSpansDoNoHarm) {
+  const AttentionCase c{1, 130, 1, 1, 64, 64, true, 0, 0, DType::bf16, {130}};
+  for (const auto& [first, last] :
+       {std::pair{-5.0, 1e9}, {1e9, -1.0}, {2147483647.0, 2147483647.0}}) {
+    Numbers numbers = c.numbers(5);
+    for (int row = 60; row < 130; ++row) {
+      numbers["documents"][2 * row] = first;
+      numbers["documents"][2 * row + 1] = last;
+    }
+    for (const bool backward : {false, true}) {
+      const Numbers results =
+          results_of_kernels(c.call(backward), c.tensors(backward), numbers, kAligned);
+      for (const auto& [name, values] : results) numbers[name] = values;
+    }
+  }
+}
+
 // Scores of infinity and NaN reach the rows that see them, and no others.
 TEST(AttentionOnHost, NaNStaysInTheRowsThatSeeIt) {
   const AttentionCase c{1, 100, 1, 1, 64, 64, true, 0, 0, DType::bf16};
@@ -318,10 +414,12 @@ TEST(Attention, TilesFit) {
   using namespace device::attention;
   for (uint32_t dim = 8; dim <= kMostHeadDim; dim += 8) {
     for (uint32_t value_dim = 8; value_dim <= kMostHeadDim; value_dim += 8) {
-      const HeadShape head{.dim = dim, .value_dim = value_dim};
-      EXPECT_LE(forward_bytes(head, forward_tiles(head)), kMostSharedBytes);
-      EXPECT_LE(backward_queries_bytes(head, backward_queries_tiles(head)), kMostSharedBytes);
-      EXPECT_LE(backward_keys_bytes(head, backward_keys_tiles(head)), kMostSharedBytes);
+      for (const bool packed : {false, true}) {
+        const HeadShape head{.dim = dim, .value_dim = value_dim, .packed = packed};
+        EXPECT_LE(forward_bytes(head, forward_tiles(head)), kMostSharedBytes);
+        EXPECT_LE(backward_queries_bytes(head, backward_queries_tiles(head)), kMostSharedBytes);
+        EXPECT_LE(backward_keys_bytes(head, backward_keys_tiles(head)), kMostSharedBytes);
+      }
     }
   }
 }
@@ -331,8 +429,9 @@ TEST(Attention, KernelsHaveNoDefect) {
   std::set<std::string> texts;
   for (const auto& [dim, value_dim] :
        {std::pair{32, 32}, {64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
-    for (const double soft_cap : {0.0, 50.0}) {
-      AttentionCase c{1, 256, 4, 2, dim, value_dim, true, 0, soft_cap, DType::bf16};
+    for (int option = 0; option < 4; ++option) {
+      AttentionCase c{1, 256, 4, 2, dim, value_dim, true, 0, option % 2 * 50.0, DType::bf16};
+      if (option >= 2) c.documents = {256};
       if (dim == 80) c.type = DType::f16;
       for (const bool backward : {false, true})
         for (const KernelLaunch& launch : launches_of(c.call(backward), c.tensors(backward)))

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <random>
 #include <string>
@@ -96,12 +97,19 @@ inline Numbers results_of_definition(const OpaqueCall& call, const std::vector<C
   return results;
 }
 
+// relative_error() of numbers among which there may be equal infinities.
+inline double error_of(std::vector<double> found, std::vector<double> wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (std::isinf(wanted[i]) && found[i] == wanted[i]) found[i] = wanted[i] = 0;
+  return relative_error(found, wanted);
+}
+
 // Compares the two, and leaves the definition's results in `numbers`.
 inline void expect_right(const OpaqueCall& call, const std::vector<CallTensor>& tensors,
                          Numbers& numbers, double tolerance) {
   const Numbers results = results_of_kernels(call, tensors, numbers);
   for (const auto& [name, exact] : results_of_definition(call, tensors, numbers)) {
-    EXPECT_LT(relative_error(results.at(name), exact), tolerance) << call.function << ": " << name;
+    EXPECT_LT(error_of(results.at(name), exact), tolerance) << call.function << ": " << name;
     numbers[name] = exact;
   }
 }
@@ -120,18 +128,48 @@ struct AttentionCase {
   int64_t window;
   double soft_cap;
   DType type = DType::f32;
+  // Lengths of documents, which follow each other in each sequence, in each from the next on; what
+  // is behind them sees nothing. Empty: the call has no documents.
+  std::vector<int64_t> documents = {};
 
   std::vector<CallTensor> tensors(bool backward) const {
     const int64_t rows = sequences * tokens;
     const CallTensor q{"q", rows, heads * head_dim, type}, k{"k", rows, kv_heads * head_dim, type},
         v{"v", rows, kv_heads * value_dim, type}, y{"y", rows, heads * value_dim, type},
         lse{"lse", rows, heads, DType::f32};
-    if (!backward) return {q, k, v, y, lse};
     const auto gradient = [](CallTensor t) {
       t.name = "d" + t.name;
       return t;
     };
-    return {q, k, v, y, lse, gradient(y), gradient(q), gradient(k), gradient(v)};
+    std::vector<CallTensor> all{q, k, v};
+    if (backward) all.insert(all.end(), {y, lse, gradient(y)});
+    if (!documents.empty()) all.push_back({"documents", rows, 2, DType::i32});
+    if (backward)
+      all.insert(all.end(), {gradient(q), gradient(k), gradient(v)});
+    else
+      all.insert(all.end(), {y, lse});
+    return all;
+  }
+  // Values of all tensors: random ones but for documents.
+  Numbers numbers(uint64_t seed) const {
+    Numbers all;
+    for (const CallTensor& t : tensors(true))
+      all[t.name] = t.name == "documents" ? spans() : random_values(t.rows * t.cols, seed++);
+    return all;
+  }
+  std::vector<double> spans() const {
+    std::vector<double> ends;
+    for (int64_t row = 0; row < sequences * tokens; ++row) {
+      const int64_t token = row % tokens;
+      int64_t first = 0, last = 0;
+      for (size_t i = 0; i < documents.size() && last <= token; ++i) {
+        first = last;
+        last += documents[(i + row / tokens) % documents.size()];
+      }
+      ends.push_back(static_cast<double>(token < last ? first : last));
+      ends.push_back(static_cast<double>(last));
+    }
+    return ends;
   }
   OpaqueCall call(bool backward) const {
     OpaqueCall call{backward ? "attention_backward" : "attention",
@@ -142,12 +180,14 @@ struct AttentionCase {
                      {"scale", 0.3},
                      {"causal", causal},
                      {"window", window},
-                     {"soft_cap", soft_cap}},
+                     {"soft_cap", soft_cap},
+                     {"documents", documents.empty() ? 0 : 1}},
                     {{"sequence", tokens}},
                     {},
                     {}};
+    const size_t operands = (backward ? 6 : 3) + (documents.empty() ? 0 : 1);
     for (const CallTensor& t : tensors(backward))
-      (call.inputs.size() < (backward ? 6U : 3U) ? call.inputs : call.outputs).push_back(t.name);
+      (call.inputs.size() < operands ? call.inputs : call.outputs).push_back(t.name);
     return call;
   }
 };

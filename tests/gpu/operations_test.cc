@@ -31,15 +31,14 @@ const AttentionCase kAttention[] = {
     {1, 11, 3, 1, 128, 128, true, 0, 0},
     {2, 7, 5, 5, 128, 128, false, 0, 0},
     {1, 18, 3, 1, 64, 64, true, 7, 0},
+    {2, 19, 2, 1, 16, 8, true, 5, 9, DType::f32, {1, 0, 8, 7}},
+    {1, 19, 2, 1, 16, 8, false, 0, 0, DType::f32, {4, 15}},
 };
 
 // In fp32; attention_test.cc has 16 bits.
 TEST(Operations, AttentionsKernelsGiveWhatTheDefinitionGives) {
   for (const AttentionCase& c : kAttention) {
-    Numbers numbers;
-    uint64_t seed = 1;
-    for (const CallTensor& t : c.tensors(true))
-      numbers[t.name] = random_values(t.rows * t.cols, seed++);
+    Numbers numbers = c.numbers(1);
     expect_right(c.call(false), c.tensors(false), numbers, 2e-6);
     expect_right(c.call(true), c.tensors(true), numbers, 2e-5);
   }

@@ -29,6 +29,9 @@ struct Case {
   bool causal = true;
   int64_t window = 0;
   double soft_cap = 0;
+  // Lengths of documents, which follow each other in each sequence, in each from the next on;
+  // tokens behind them see nothing. Empty: no documents.
+  std::vector<int64_t> documents = {};
 
   int64_t rows() const { return sequences * tokens; }
   OpaqueCall call(bool backward) const {
@@ -41,16 +44,34 @@ struct Case {
                        {"scale", 1 / std::sqrt(static_cast<double>(head_dim))},
                        {"causal", causal ? 1 : 0},
                        {"window", window},
-                       {"soft_cap", soft_cap}};
+                       {"soft_cap", soft_cap},
+                       {"documents", documents.empty() ? 0 : 1}};
     call.sizes = {{"sequence", Dim(tokens)}};
     call.inputs = backward ? std::vector<std::string>{"q", "k", "v", "y", "lse", "dy"}
                            : std::vector<std::string>{"q", "k", "v"};
     call.outputs = backward ? std::vector<std::string>{"dq", "dk", "dv"}
                             : std::vector<std::string>{"y", "lse"};
+    if (!documents.empty()) call.inputs.push_back("documents");
     return call;
+  }
+  // The operand `documents`.
+  std::vector<float> spans() const {
+    std::vector<float> ends;
+    for (int64_t row = 0; row < rows(); ++row) {
+      const int64_t token = row % tokens;
+      int64_t first = 0, last = 0;
+      for (size_t i = 0; i < documents.size() && last <= token; ++i) {
+        first = last;
+        last += documents[(i + row / tokens) % documents.size()];
+      }
+      ends.push_back(static_cast<float>(token < last ? first : last));
+      ends.push_back(static_cast<float>(last));
+    }
+    return ends;
   }
   int64_t columns_of(const std::string& name) const {
     if (name == "lse") return heads;
+    if (name == "documents") return 2;
     if (name == "q" || name == "dq") return heads * head_dim;
     if (name == "k" || name == "dk") return kv_heads * head_dim;
     return (name == "v" || name == "dv" ? kv_heads : heads) * value_dim;
@@ -67,7 +88,8 @@ struct Placed {
   Placed(const std::string& name, DType dtype, int64_t rows, int64_t cols, Backend& gpu) {
     const bool is_dense = name == "lse";
     const int64_t before = is_dense ? 0 : 64, after = is_dense ? 0 : 32;
-    whole = Tensor(is_dense ? DType::f32 : dtype, rows, before + cols + after, gpu);
+    const DType own = is_dense ? DType::f32 : name == "documents" ? DType::i32 : dtype;
+    whole = Tensor(own, rows, before + cols + after, gpu);
     whole.fill(kPoison);
     view = whole.view();
     view.data = static_cast<std::byte*>(view.data) + before * size_of(view.dtype);
@@ -178,14 +200,20 @@ Tensors inputs_of(const Case& c, DType dtype, bool with_results = true) {
   for (const char* name : {"q", "k", "v", "dy"}) {
     inputs[name] = random_values(static_cast<size_t>(c.rows() * c.columns_of(name)), dtype, random);
   }
+  if (!c.documents.empty()) inputs["documents"] = c.spans();
   if (!with_results) return inputs;
   for (auto& [name, values] : reference(c, false, inputs)) inputs[name] = values;
   return inputs;
 }
 
+// Infinities must be equal.
 void expect_close(const Tensors& values, const Tensors& reference, double bound) {
-  for (const auto& [name, wanted] : reference)
-    EXPECT_LT(relative_error(doubles(values.at(name)), doubles(wanted)), bound) << name;
+  for (const auto& [name, expected] : reference) {
+    std::vector<double> found = doubles(values.at(name)), wanted = doubles(expected);
+    for (size_t i = 0; i < wanted.size(); ++i)
+      if (std::isinf(wanted[i]) && found[i] == wanted[i]) found[i] = wanted[i] = 0;
+    EXPECT_LT(relative_error(found, wanted), bound) << name;
+  }
 }
 
 std::unique_ptr<Backend> backend_with(GpuAttention attention) {
@@ -203,13 +231,20 @@ const Case kCapped[] = {
     {2, 200, 4, 2, 64, 64, true, 0, 20},
     {1, 300, 2, 1, 128, 128, false, 0, 5},
     {1, 260, 4, 2, 256, 256, true, 100, 50},
+    // Documents of any length, some with tokens behind them.
+    {2, 300, 4, 2, 64, 64, true, 0, 0, {1, 63, 0, 64, 65, 107}},
+    {1, 700, 4, 2, 128, 128, true, 90, 20, {128, 300, 1, 60}},
+    {2, 300, 2, 1, 64, 64, false, 0, 0, {128, 7}},
+    {1, 200, 2, 1, 192, 128, true, 0, 0, {31, 169}},
+    {1, 260, 4, 2, 256, 256, true, 100, 50, {130, 130}},
 };
 
 ::testing::Message text(const Case& c) {
   return ::testing::Message() << c.sequences << " x " << c.tokens << ", heads " << c.heads << "/"
                               << c.kv_heads << " of " << c.head_dim << " and " << c.value_dim
                               << ", causal " << c.causal << ", window " << c.window << ", soft-cap "
-                              << c.soft_cap;
+                              << c.soft_cap << ", documents "
+                              << ::testing::PrintToString(c.documents);
 }
 
 class AttentionOnGpu : public OnGpuWith<std::tuple<DType, GpuAttention>> {};
@@ -267,7 +302,7 @@ TEST_F(OnGpu, AttentionInPartsIsItsDefinitionAndTheSameBitsEachTime) {
 
 class OwnAttentionOnGpu : public OnGpuWith<DType> {};
 
-// The library's own kernels: with a soft-cap, and for random shapes.
+// The library's own kernels: with a soft-cap or documents, and for random shapes.
 TEST_P(OwnAttentionOnGpu, IsItsDefinitionAndTheSameBitsEachTime) {
   const DType dtype = GetParam();
   const auto gpu = backend_with(GpuAttention::plain);
@@ -283,6 +318,10 @@ TEST_P(OwnAttentionOnGpu, IsItsDefinitionAndTheSameBitsEachTime) {
     c.heads = c.kv_heads * upto(4);
     c.causal = random() % 4 != 0;
     c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    if (i >= 12) {
+      for (int64_t left = c.tokens; left > 0 && c.documents.size() < 8; left -= c.documents.back())
+        c.documents.push_back(upto(left + 1) - 1);
+    }
     cases.push_back(c);
   }
   for (const Case& c : cases) {

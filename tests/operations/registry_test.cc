@@ -85,6 +85,31 @@ TEST_F(Operations, AttentionSaysWhatDoesNotFit) {
   EXPECT_THAT(with([](auto& o) { o.window = 8, o.causal = false; }), HasSubstr("causal"));
   EXPECT_THAT(with([](auto& o) { o.window = -1; }), HasSubstr("\"window\" must be a whole number"));
   EXPECT_THAT(with([](auto& o) { o.soft_cap = -1; }), HasSubstr("soft_cap must be positive"));
+  EXPECT_EQ(with([&](auto& o) { o.documents = g.input("spans", {"M", 2}, DType::i32); }),
+            "accepted");
+  EXPECT_THAT(with([&](auto& o) { o.documents = q; }),
+              HasSubstr("documents must be [M, 2], not [M, 64]"));
+}
+
+// A call has the operand if the attribute of its name says so.
+TEST_F(Operations, OptionalOperandsAreCounted) {
+  const Value q = g.input("q", {"M", 64}), spans = g.input("spans", {"M", 2}, DType::i32);
+  const auto call = [&](const std::vector<Value>& operands, double documents) {
+    return message_of([&] {
+      opaque_call("attention", operands,
+                  {{"heads", 4},
+                   {"kv_heads", 4},
+                   {"head_dim", 16},
+                   {"scale", 1},
+                   {"causal", 1},
+                   {"documents", documents}},
+                  sequence);
+    });
+  };
+  EXPECT_EQ(call({q, q, q, spans}, 1), "accepted");
+  EXPECT_THAT(call({q, q, q, spans}, 0), HasSubstr("takes 3 operands, not 4"));
+  EXPECT_THAT(call({q, q, q}, 1), HasSubstr("takes 4 operands, not 3"));
+  EXPECT_THAT(call({q, q, q, spans}, 2), HasSubstr("must be 1 if the operand is given, or 0"));
 }
 
 TEST_F(Operations, CallsThatMeanTheSameAreOneNode) {
@@ -111,6 +136,12 @@ TEST_F(Operations, AnIncompleteOrSecondEntryIsRefused) {
                 o.gpu_function = [](const OperationCall&) { return GpuFunction(); };
               }),
               HasSubstr("give one"));
+  EXPECT_THAT(with([](Operation& o) { o.optional_operands = {"mask"}; }),
+              HasSubstr("needs an attribute of its name with the default 0"));
+  EXPECT_THAT(with([](Operation& o) {
+                o.attributes["mask"] = 0, o.optional_operands = {"mask"}, o.can_add = true;
+              }),
+              HasSubstr("cannot add its result"));
 }
 
 // y[t] = w[0] x[t] + w[1] x[t - 1] + w[2] x[t - 2] inside each sequence of 4.

@@ -187,6 +187,7 @@ std::string why_not_cudnn(const OperationCall& call) {
   if (dtype != DType::bf16 && dtype != DType::f16)
     return "it computes in " + std::string(name_of(dtype));
   if (shape.soft_cap != 0) return "it has a soft-cap";
+  if (shape.has_documents) return "it has packed documents";
   for (const int64_t dim : {shape.head_dim, shape.value_dim}) {
     if (dim > kLargestHead || dim % kHeadMultiple != 0)
       return "a head of " + std::to_string(dim) + " is not a multiple of 8 up to 256";
