@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class _Kind:
     window: int
     softcap: float
     scale: float
+    has_documents: bool
     for_gpu: bool
 
     @functools.cached_property
@@ -49,8 +50,9 @@ class _Kind:
         q = rows("q", self.heads, self.size)
         k = rows("k", self.kv_heads, self.size)
         v = rows("v", self.kv_heads, self.value_size)
+        documents = graph.input("documents", ("M", 2), "i32") if self.has_documents else None
         y = b.attention(q, k, v, "T", self.heads, self.kv_heads, self.size, self.value_size,
-                        self.causal, self.window, self.scale, self.softcap)
+                        self.causal, self.window, self.scale, self.softcap, documents)
         plan = _core.compile(
             graph, [("y", y)], [(y, rows("dy", self.heads, self.value_size))],
             [(x, f"d{x.name}", self.dtype) for x in (q, k, v)], _NOMINAL, self.dtype,
@@ -68,11 +70,27 @@ def _kind(*facts: Any) -> _Kind:
     return _Kind(*facts)  # one object for equal facts, because it caches the plan
 
 
-def _of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, window: int,
-        softcap: float, scale: float) -> _Kind:
+def _of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+        spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float
+        ) -> _Kind:
     return _kind(_tensors.torch_dtypes()[query.dtype], int(query.shape[2]), int(key.shape[2]),
                  int(query.shape[3]), int(value.shape[3]), causal, window, softcap, scale,
-                 query.device.type == "cuda")
+                 spans is not None, query.device.type == "cuda")
+
+
+def spans_of(bounds: torch.Tensor, tokens: int) -> torch.Tensor:
+    """The operand `spans` for documents whose first tokens are `bounds` [documents + 1], which
+    ascend; the last element is the end of the last document."""
+    places = torch.arange(tokens, dtype=bounds.dtype, device=bounds.device)
+    behind = torch.searchsorted(bounds, places, right=True)
+    ends = (behind - 1).clamp_min(0), behind.clamp_max(bounds.shape[0] - 1)
+    return torch.stack([bounds[end] for end in ends], 1).to(torch.int32)
+
+
+def _sizes(query: torch.Tensor, spans: torch.Tensor | None) -> dict[str, int]:
+    """The plan's symbols. With documents a batch is one sequence."""
+    batch, tokens = query.shape[:2]
+    return {"M": batch * tokens, "T": tokens if spans is None else batch * tokens}
 
 
 def _in_rows(x: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -93,12 +111,13 @@ def _in_rows(x: torch.Tensor) -> tuple[torch.Tensor, int]:
     return x, dense if batch * tokens == 1 else distance
 
 
-def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str, torch.Tensor]
-         ) -> None:
-    """Runs a phase on tensors [batch, tokens, heads, size]; `made` are dense."""
+def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str, torch.Tensor],
+         spans: torch.Tensor | None) -> None:
+    """Runs a phase on tensors [batch, tokens, heads, size]; `made` and `spans` are dense."""
     rows = {name: _in_rows(x) for name, x in given.items()}
+    if spans is not None:
+        rows["documents"] = spans, 2
     query = given["q"]
-    batch, tokens = query.shape[:2]
     addresses, strides = [], []
     for info in runners.tensors:
         # The log-sum-exp, [batch, tokens, heads], has the plan's own name.
@@ -106,61 +125,44 @@ def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str,
         x, stride = rows[name] if name in rows else (made[name], 0)
         addresses.append(x.data_ptr())
         strides.append(stride or x[0, 0].numel())
-    runners.run((("M", batch * tokens), ("T", tokens)), query.device, addresses, strides)
-
-
-def forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, made: torch.Tensor,
-            sums: torch.Tensor, *settings: Any) -> None:
-    """Writes the result [batch, tokens, heads, size] and the log-sum-exp [batch, tokens, heads],
-    which are dense and not empty. Settings: causal, window, softcap, scale."""
-    runners, _ = _of(query, key, value, *settings).phases
-    _run(runners, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums})
-
-
-def backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-             result: torch.Tensor, sums: torch.Tensor, made: Sequence[torch.Tensor],
-             *settings: Any) -> None:
-    """Writes the gradients of query, key and value, which are dense and not empty."""
-    _, runners = _of(query, key, value, *settings).phases
-    _run(runners, {"q": query, "k": key, "v": value, "y": result, "dy": grad},
-         {"lse": sums, **dict(zip(("dq", "dk", "dv"), made))})
+    runners.run(tuple(_sizes(query, spans).items()), query.device, addresses, strides)
 
 
 @torch.library.custom_op("coda_cpp::attention", mutates_args=())
-def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool,
-               window: int, softcap: float, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+               spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float
+               ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of [batch, tokens, heads, size], and the log-sum-exp of the scores as float32
-    [batch, tokens, heads]. Window and softcap: 0 for none."""
+    [batch, tokens, heads]. spans, int32 [batch * tokens, 2]: for each token of the batch the first
+    token of its document and the one behind the last; both ascend. Window and softcap: 0 for none.
+    """
     made = query.new_empty((*query.shape[:3], value.shape[3]))
     sums = query.new_empty(query.shape[:3], dtype=torch.float32)
     if made.numel():
-        forward(query, key, value, made, sums, causal, window, softcap, scale)
+        runners, _ = _of(query, key, value, spans, causal, window, softcap, scale).phases
+        _run(runners, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums}, spans)
     return made, sums
 
 
 @torch.library.custom_op("coda_cpp::attention_backward", mutates_args=())
 def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-              result: torch.Tensor, sums: torch.Tensor, causal: bool, window: int, softcap: float,
-              scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    made = [x.new_empty(x.shape) for x in (query, key, value)]
+              result: torch.Tensor, sums: torch.Tensor, spans: torch.Tensor | None, causal: bool,
+              window: int, softcap: float, scale: float
+              ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    made = tuple(x.new_empty(x.shape) for x in (query, key, value))
     if query.numel():
-        backward(grad, query, key, value, result, sums.contiguous(), made, causal, window,
-                 softcap, scale)
-    return tuple(made)
-
-
-def _precompile_for(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *settings: Any
-                    ) -> None:
-    if query.is_cuda:
-        batch, tokens = query.shape[:2]
-        for plan in _of(query, key, value, *settings).plans:
-            _precompile.start(plan, {"M": batch * tokens, "T": tokens}, gpu_of(query.device))
+        _, runners = _of(query, key, value, spans, causal, window, softcap, scale).phases
+        _run(runners, {"q": query, "k": key, "v": value, "y": result, "dy": grad},
+             {"lse": sums.contiguous(), **dict(zip(("dq", "dk", "dv"), made))}, spans)
+    return made
 
 
 @_attention.register_fake
-def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *settings: Any
-      ) -> tuple[torch.Tensor, torch.Tensor]:
-    _precompile_for(query, key, value, *settings)
+def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, spans: torch.Tensor | None,
+      *settings: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    if query.is_cuda:
+        for plan in _of(query, key, value, spans, *settings).plans:
+            _precompile.start(plan, _sizes(query, spans), gpu_of(query.device))
     return (query.new_empty((*query.shape[:3], value.shape[3])),
             query.new_empty(query.shape[:3], dtype=torch.float32))
 
@@ -172,14 +174,15 @@ def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.T
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
-    *tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale = inputs
-    ctx.save_for_backward(*tensors, *output)
+    *tensors, spans, ctx.causal, ctx.window, ctx.softcap, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output, spans)
 
 
 def _gradients(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple:
     return (*_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale),
-            None, None, None, None)
+            None, None, None, None, None)
 
 
 _attention.register_autograd(_gradients, setup_context=_save)
 ATTENTION = torch.ops.coda_cpp.attention.default
+BACKWARD = torch.ops.coda_cpp.attention_backward.default

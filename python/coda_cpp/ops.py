@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 
 from coda_cpp import builders as b
-from coda_cpp._attention import ATTENTION
+from coda_cpp._attention import ATTENTION, spans_of
 from coda_cpp._core import Error, Value
 from coda_cpp._operators import Argument, Given, Operator, declare, require_numbers, require_tensors
 from coda_cpp.function import Output
@@ -325,8 +325,8 @@ def linear_log_prob(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, *,
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False,
-              window: int | None = None, softcap: float | None = None, scale: float | None = None
-              ) -> torch.Tensor:
+              window: int | None = None, softcap: float | None = None, scale: float | None = None,
+              documents: torch.Tensor | None = None) -> torch.Tensor:
     """softmax(scores)·v for each head, without stored scores. A score is q·k times `scale`
     (default: size ** -0.5), then softcap * tanh(score / softcap) if `softcap` is given (Gemma 2).
 
@@ -335,6 +335,12 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     enable_gqa: query head h reads key-value head h // (heads // kv_heads). causal: token i sees
     tokens j <= i. window, only with causal: of these it sees j > i - window, as Hugging Face's
     sliding_window counts.
+
+    documents, int32 or int64 [n + 1]: attention runs within n documents, whose tokens follow each
+    other. Document i consists of the tokens from documents[i] to in front of documents[i + 1],
+    counted over the whole batch (as the cu_seqlens of flash-attention). The numbers ascend from 0;
+    a document may be empty. Tokens behind the last document see nothing: their results and
+    gradients are 0, if all their elements are finite.
 
     All tensors have one type: float32, bfloat16 or float16; autocast converts them. On a GPU heads
     have at most 256 elements, and float32 does not use tensor cores and is slow. Transposed
@@ -381,7 +387,15 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
                     f"but it is {window} with causal={causal}")
     if softcap is not None and softcap <= 0:
         raise Error(f"{name}: softcap must be None or positive, but it is {softcap}")
+    if documents is not None:
+        require_tensors(name, ["documents"], [documents])
+        if documents.dim() != 1 or len(documents) < 2 or documents.device != q.device or (
+                documents.dtype not in (torch.int32, torch.int64)):
+            raise Error(f"{name}: argument 'documents' must be int32 or int64 [documents + 1] on "
+                        f"{q.device}, but it is {documents.dtype} {list(documents.shape)} on "
+                        f"{documents.device}")
+        documents = spans_of(documents, batch * tokens)
     made, _ = ATTENTION(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), bool(causal), int(window or 0),
-        float(softcap or 0), float(size ** -0.5 if scale is None else scale))
+        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), documents, bool(causal),
+        int(window or 0), float(softcap or 0), float(size ** -0.5 if scale is None else scale))
     return made.transpose(1, 2)

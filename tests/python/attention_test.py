@@ -12,7 +12,6 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, Mistral
 
 import coda_cpp
 from coda_cpp import _attention, ops
-from coda_cpp.torch_backend import documents
 from compiled import SIZES, Recorder, error, ids, llama, outcome
 
 VARIANTS = (
@@ -133,7 +132,7 @@ class Operator(unittest.TestCase):
         for dtype in (torch.float32, torch.bfloat16):
             q, k, v = (x.detach().transpose(1, 2).requires_grad_()
                        for x in tensors((2, 4, 2, 5, 8, 4), dtype))
-            torch.library.opcheck(_attention.ATTENTION, (q, k, v, True, 3, 2.0, 0.3))
+            torch.library.opcheck(_attention.ATTENTION, (q, k, v, None, True, 3, 2.0, 0.3))
 
     def test_errors(self):
         q, k, v = tensors((2, 4, 2, 6, 8, 8))
@@ -154,7 +153,12 @@ class Operator(unittest.TestCase):
                 ({"window": 2.5, "causal": True}, "a positive whole number"),
                 ({"softcap": -1.0}, "softcap must be None or positive"),
                 ({"softcap": 0.0}, "softcap must be None or positive"),
-                ({"scale": math.inf}, "scale must be a finite number")):
+                ({"scale": math.inf}, "scale must be a finite number"),
+                ({"documents": (0, 12)}, "'documents' must be a tensor"),
+                ({"documents": torch.tensor((0.0, 12.0))}, "int32 or int64 [documents + 1]"),
+                ({"documents": torch.tensor((0,))}, "int32 or int64 [documents + 1]"),
+                ({"documents": torch.tensor(((0, 12),))}, "int32 or int64 [documents + 1]"),
+                ({"documents": torch.tensor((0, 13))}, "both ends must ascend")):
             with self.subTest(words), self.assertRaises(coda_cpp.Error) as caught:
                 ops.attention(**{"q": q, "k": k, "v": v, **change})
             self.assertIn(words, str(caught.exception))
@@ -355,33 +359,53 @@ class WrittenOut(unittest.TestCase):
 
 class Documents(unittest.TestCase):
     def test_against_float64(self):
+        """Documents of none and of one token, bounds around a CPU's blocks, and two rows whose
+        documents do not end with a row; tokens behind the documents get zeros."""
         torch.manual_seed(0)
-        lengths, heads, kv_heads, size = (1, 30, 9, 101), 4, 2, 16
-        tokens = sum(lengths)
-        begins = torch.zeros(tokens, dtype=torch.bool)
-        begins[torch.tensor((0, *itertools.accumulate(lengths[:-1])))] = True
-        bounds, sizes = documents.BOUNDS(begins)
-        document = begins.cumsum(0)
-        for window, dtype in itertools.product((-1, 7), (torch.float32, torch.bfloat16)):
-            with self.subTest(window=window, dtype=dtype):
-                given = [torch.randn(tokens, count, size, dtype=dtype, requires_grad=True)
-                         for count in (heads, kv_heads, kv_heads)]
-                mask = seen(tokens, True, None if window < 0 else window + 1) & (
-                    document[:, None] == document)
+        shape = 2, 4, 2, 101, 16, 24
+        tokens = shape[0] * shape[3]
+        for dtype, options, bounds in itertools.product(
+                (torch.float32, torch.bfloat16), VARIANTS,
+                ((0, 1, 31, 31, 96, 192, tokens), (0, 140, 170))):
+            with self.subTest(dtype=dtype, bounds=bounds, **options):
+                document = torch.searchsorted(torch.tensor(bounds), torch.arange(tokens),
+                                              right=True)
+                mask = seen(tokens, options["causal"], options.get("window")) & (
+                    document[:, None] == document) & (document < len(bounds))
 
-                def expected(*given, mask=mask):
-                    q, k, v = (x.transpose(0, 1) for x in given)
+                def expected(*given, mask=mask, options=options):
+                    q, k, v = (x.transpose(1, 2).flatten(0, 1).transpose(0, 1) for x in given)
                     k, v = (x.repeat_interleave(2, 0) for x in (k, v))
-                    scores = 0.5 * torch.tanh(q @ k.transpose(1, 2) * 0.7 / 0.5)
-                    scores = scores.masked_fill(~mask, -torch.inf)
-                    return (scores.softmax(-1) @ v).transpose(0, 1)
+                    scores = q @ k.transpose(1, 2) * options.get("scale", 16 ** -0.5)
+                    if cap := options.get("softcap"):
+                        scores = cap * torch.tanh(scores / cap)
+                    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).masked_fill(
+                        ~mask, 0)
+                    return (weights @ v).transpose(0, 1).unflatten(0, (2, -1)).transpose(1, 2)
 
-                arguments = bounds, sizes, 0.7, window, 0.5
+                given = tensors(shape, dtype)
                 exact = results(expected, [x.detach().double().requires_grad_() for x in given])
-                found = results(lambda *x: documents.ATTENTION(*x, *arguments)[0], given)
-                self.assertLess(_distance(found, exact),
-                                1e-6 + 2 * _distance(results(expected, given), exact))
-                torch.library.opcheck(documents.ATTENTION, (*given, *arguments))
+                found = results(ops.attention, given, documents=torch.tensor(bounds), **options)
+                again = results(ops.attention, given, **options,
+                                documents=torch.tensor(bounds, dtype=torch.int32))
+                self.assertTrue(all(map(torch.equal, found, again)))
+                self.assertLess(_distance(found, exact), 1e-6 + 2 * _distance(
+                    [x.nan_to_num() for x in results(expected, given)], exact))
+
+    def test_compiled(self):
+        """Any number of documents is one graph."""
+        torch._dynamo.reset()
+        compiled = torch.compile(ops.attention, backend="aot_eager", fullgraph=True, dynamic=True)
+        for tokens, bounds in ((20, (0, 7, 20)), (33, (0, 1, 9, 30, 33))):
+            given = tensors((1, 4, 2, tokens, 16, 16))
+            options = {"causal": True, "documents": torch.tensor(bounds)}
+            self.assertTrue(all(map(torch.equal, results(compiled, given, **options),
+                                    results(ops.attention, given, **options))))
+
+    def test_pytorchs_checks(self):
+        q, k, v = (x.detach().transpose(1, 2).requires_grad_() for x in tensors((2, 4, 2, 5, 8, 4)))
+        spans = _attention.spans_of(torch.tensor((0, 4, 10)), 10)
+        torch.library.opcheck(_attention.ATTENTION, (q, k, v, spans, True, 3, 2.0, 0.3))
 
 
 if __name__ == "__main__":

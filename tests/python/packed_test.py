@@ -4,6 +4,7 @@ documents that follow each other. The tests run the operators' implementation fo
 otherwise is not used: PyTorch has attention of this kind only on GPUs."""
 
 import collections
+import itertools
 import random
 import unittest
 import unittest.mock
@@ -193,16 +194,17 @@ class Packed(unittest.TestCase):
                 ((5, 8, 3), 2, -1, torch.bfloat16)):
             with self.subTest(lengths=lengths, heads=heads, window=window, dtype=dtype):
                 begins = positions(*lengths)[0] == 0
-                bounds, sizes = documents.BOUNDS(begins)
-                self.assertEqual(sizes[:2].tolist(), [len(lengths), max(lengths)])
-                self.assertEqual(sizes[2:].tolist(), bounds.tolist())
-                self.assertEqual(bounds.tolist()[:len(lengths)],
-                                 begins.nonzero().flatten().tolist())
+                bounds, spans, sizes = documents.BOUNDS(begins)
+                self.assertEqual(sizes.tolist(), [len(lengths), max(lengths)])
+                ends = [0, *itertools.accumulate(lengths)]
+                self.assertEqual(bounds.tolist(), ends + [N] * (N - len(lengths)))
+                self.assertEqual(spans.tolist(), [
+                    [first, last] for first, last in zip(ends, ends[1:])
+                    for _ in range(first, last)])
                 q, k, v = (torch.randn(N, count, 8, dtype=dtype, requires_grad=True)
                            for count in (4, heads, heads))
-                given = q, k, v, bounds, sizes, 0.3, window, 0.0
-                made, sums = documents.ATTENTION(*given)
-                self.assertEqual(sums.shape, (4, N))
+                given = q, k, v, bounds, spans, sizes, 0.3, window, 0.0
+                made, _ = documents.ATTENTION(*given)
                 seen = torch.ones(N, N, dtype=torch.bool)
                 seen.diagonal(-1).copy_(~begins[1:])
                 expected = functional.scaled_dot_product_attention(

@@ -8,7 +8,7 @@ changed.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because
-PyTorch has no fast path for them. With a soft-cap and documents, documents.py calls it for each.
+PyTorch has no fast path for them.
 
 Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
 PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
@@ -106,7 +106,7 @@ class Masks:
         self._graph = graph
         self._written = mask_proof.written(graph)
         self._prover = mask_proof.Prover(self._written)
-        self._bounds: dict[fx.Node, tuple[fx.Node, fx.Node]] = {}
+        self._bounds: dict[fx.Node, tuple[fx.Node, ...]] = {}
         self.given: list[fx.Node] = []  # masks that are inputs and whose bounds became inputs
 
     def is_causal(self, node: fx.Node) -> bool:
@@ -120,7 +120,7 @@ class Masks:
             return node.meta.get(PACKED)
         return mask_proof.packed(self._prover, node)
 
-    def bounds(self, mask: fx.Node) -> tuple[fx.Node, fx.Node]:
+    def bounds(self, mask: fx.Node) -> tuple[fx.Node, ...]:
         """The results of documents.BOUNDS for a mask of packed documents. If the mask is an input
         of the graph, they become inputs too, behind all others."""
         if mask not in self._bounds:
@@ -128,13 +128,13 @@ class Masks:
                                   else _bounds_of(mask))
         return self._bounds[mask]
 
-    def _new_inputs(self, mask: fx.Node) -> tuple[fx.Node, fx.Node]:
+    def _new_inputs(self, mask: fx.Node) -> tuple[fx.Node, ...]:
         *_, last = self._graph.find_nodes(op="placeholder")
         begins = mask.meta["val"].new_empty(
             math.prod(_rows(mask.meta["val"].shape)), dtype=torch.bool)
         values = documents.BOUNDS(begins)
         made = []
-        for name, value in zip(("bounds", "sizes"), values):
+        for name, value in zip(("bounds", "spans", "sizes"), values):
             with self._graph.inserting_after(last):
                 last = self._graph.placeholder(name)
             last.meta["val"] = value
@@ -204,7 +204,7 @@ class Masks:
         elif may_call and (
                 found.mask is None or is_causal or packed is not None and not packed.has_documents):
             turned = [insert(node, _aten.transpose.int, x, 1, 2) for x in (query, key, value)]
-            made = insert(node, ATTENTION, *turned, found.mask is not None,
+            made = insert(node, ATTENTION, *turned, None, found.mask is not None,
                           packed.window + 1 if packed else 0, found.softcap, found.scale)
             replace(node, insert(node, _aten.transpose.int, insert(
                 node, operator.getitem, made, 0), 1, 2))
@@ -240,7 +240,7 @@ def _fits_documents(arguments: dict[str, Any]) -> bool:
             and (scale is None or isinstance(scale, (int, float))))
 
 
-def _bounds_of(mask: fx.Node) -> tuple[fx.Node, fx.Node]:
+def _bounds_of(mask: fx.Node) -> tuple[fx.Node, ...]:
     """A document begins where a token does not see the token in front of it, and with each row."""
     def put(target: Any, *arguments: Any) -> fx.Node:
         return insert(before, target, *arguments, like=mask)
@@ -258,10 +258,10 @@ def _bounds_of(mask: fx.Node) -> tuple[fx.Node, fx.Node]:
                    seen, 0)
     begins = put(_aten.bitwise_or.Tensor, is_other, put(_aten.eq.Scalar, places, 0))
     made = put(documents.BOUNDS, put(_aten.flatten.using_ints, begins))
-    return put(operator.getitem, made, 0), put(operator.getitem, made, 1)
+    return tuple(put(operator.getitem, made, i) for i in range(3))
 
 
-def _pack(node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, fx.Node],
+def _pack(node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, ...],
           window: int | None, softcap: float = 0.0) -> None:
     scale = arguments.get("scale")
     if scale is None:
