@@ -652,9 +652,12 @@ TEST(SeveralProcesses, WhatIsNotFiniteInOneStopsAll) {
     options.schedule = {.peak = 0.1, .floor = 0.1, .warmup_steps = 0, .total_steps = 10};
     options.communicator = &communicator;
     Trainer trainer(line.graph, line.loss, initial_weights(line.graph, 1), *backend, options);
-    const StepReport first = trainer.step(rows_of(1, static_cast<float>(communicator.rank())));
+    const TensorMap batch = rows_of(1, static_cast<float>(communicator.rank()));
+    const double held_out = trainer.loss(batch);
+    const StepReport first = trainer.step(batch);
     const float w = initial_weights(line.graph, 1)[0].values[0];
     EXPECT_NEAR(first.loss, (w * w + (w - 1) * (w - 1)) / 2, 1e-6);  // of both
+    EXPECT_NEAR(held_out, first.loss, 1e-6);
     EXPECT_FALSE(first.asks_to_stop);
     const double before = trainer.loss(rows_of(1, 2));
     std::string refusal;
