@@ -325,7 +325,7 @@ FINETUNING = {
     "qwen3_padded": "Qwen3, 4 x 2048, padded, labels of -100",
     "qwen3_varying": "Qwen3, lengths that vary",
     "qwen3_checkpoint": "Qwen3, 8 x 2048, activation checkpointing",
-    "qwen3_lora": "Qwen3, 4 x 2048, LoRA by PEFT",
+    "qwen3_lora": "Qwen3, 4 x 2048, LoRA adapters of PEFT",
     "gemma2_fixed": "Gemma 2, 2 x 2048"}
 
 
@@ -350,9 +350,9 @@ def finetuning() -> str:
         memory = [f"{run['peak_gib']:.1f} GiB" for run in (theirs, ours)]
         rows.append([name, str(ours["layers"]), *steps, figure(faster), *memory,
                      figure(ours["peak_gib"] / theirs["peak_gib"])])
-    return table(["model and batch", "layers", "a step with Inductor", "with coda-cpp",
-                  "times as fast", "peak memory with Inductor", "with coda-cpp",
-                  "part of Inductor's"], rows)
+    return table(["model, sequences x tokens", "layers", "step, Inductor", "step, coda-cpp",
+                  "speed-up", "peak memory, Inductor", "peak memory, coda-cpp",
+                  "memory ratio, coda-cpp to Inductor"], rows)
 
 
 def picture_of_steps() -> str:

@@ -93,7 +93,8 @@ __device__ __forceinline__ void backward_keys(const AttentionBackward& in, u64 s
     Accumulators<kTiles.warp_rows, kQueries> gradients;
     gradients.clear();
     add_dot_products<kHead.element>(gradients, shared_values, shared_dy);
-    // StoredSpans::all_have() would load both ends at once, for which registers are too few.
+    // Not StoredSpans::all_have(): it loads two numbers before it compares, and the kernel would
+    // spill registers on sm_80.
     const bool sees_all =
         kHead.packed ? spans.at(kKeys - 1).first <= query && query + kQueries <= spans.at(0).last
                      : sizes.sees_all(sequence, query, kQueries, first_key, kKeys);

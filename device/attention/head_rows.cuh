@@ -115,8 +115,9 @@ __device__ __forceinline__ void store_rows(const TokenRows<kColumns>& to, u32 fi
   }
 }
 
-// For each row of a CTA's block the tokens that it sees, or that see it, in shared memory. Only for
-// documents, which are loaded once; other masks are computed when they are needed.
+// For each row of a CTA's block, the span of tokens that it sees (for a key: that see it), in
+// shared memory. Used only for packed documents, whose spans are read from global memory once.
+// Causal masks and windows alone are computed where they are needed.
 struct StoredSpans {
   SharedAddress start;
 
@@ -128,7 +129,7 @@ struct StoredSpans {
     load_shared(ends, start + row * 8);
     return {ends[0], ends[1]};
   }
-  // Whether each of the first `rows` has all these tokens.
+  // Whether the spans of the first `rows` rows all contain the tokens [first, first + count).
   __device__ __forceinline__ bool all_have(u32 rows, u32 first, u32 count) const {
     const u32 all_first = __float_as_uint(load_shared(start + (rows - 1) * 8));
     const u32 all_last = __float_as_uint(load_shared(start + 4));

@@ -64,8 +64,8 @@ struct AttentionSizes {
   }
 
  private:
-  // The part of a token's span that is in its document. Ends behind the sequence are moved to its
-  // end, so that wrong ones do no harm.
+  // The intersection of a span with the token's document. Ends beyond the sequence are clamped, so
+  // that wrong input causes no access out of bounds.
   __device__ __forceinline__ TokenSpan within_document(u32 of, u32 token,
                                                        const TokenSpan& span) const {
     if (documents.data == 0) return span;

@@ -36,10 +36,10 @@ Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, b
 // softmax(scores)·v over sequences of `sequence` rows, one after another: q [M, heads * head_dim],
 // k [M, kv_heads * head_dim], v [M, kv_heads * value_dim] -> [M, heads * value_dim]. Query head h
 // reads key-value head h / (heads / kv_heads). The score of a query and a key is their dot product
-// times `scale`, then soft_cap * tanh(score / soft_cap) if there is a soft-cap (Gemma 2). With
-// `documents`, i32 [M, 2], a token sees only tokens of its document: of its sequence those from
-// documents[i, 0] to in front of documents[i, 1]. Both columns ascend within a sequence. A token
-// that sees nothing gets 0.
+// times `scale`. With a soft-cap (Gemma 2) it is then soft_cap * tanh(score / soft_cap). With
+// `documents`, i32 [M, 2], token i attends only to the tokens documents[i, 0] to
+// documents[i, 1] - 1 of its sequence, those of its document. Both columns ascend within a
+// sequence. The result of a token that attends to nothing is 0.
 struct AttentionOptions {
   int64_t heads = 1;
   int64_t kv_heads = 1;  // a divisor of heads

@@ -47,9 +47,9 @@ std::string text(const Comparison& comparison);  // several lines, for people
 // matrices [M, N] and vectors [M]; for a partial p the whole reduction; for a partial with two
 // results p_max and p_log_sum, or p_mean and p_m2. If a scalar multiplies or divides a sum and the
 // formula does not read the scalar, the scalar is set to the number of summed values. `scaled`:
-// also compare with larger and smaller inputs, which reach the numbers that the formula and the
-// programs have. A NaN is an error even if the formula has one at the
-// same place, unless the text of the formula contains the word nan.
+// also compare with larger and smaller inputs, and with inputs that exceed the constants of the
+// formula and the programs. A NaN is an error even if the formula has one at the same place, unless
+// the text of the formula contains the word nan.
 // Throws Error for a formula that cannot be evaluated, or that assigns no stored tensor.
 Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
                                 std::string_view formula, uint64_t seed, bool scaled = true);
@@ -57,11 +57,11 @@ Comparison compare_with_formula(std::span<const Program> programs, const DimValu
 struct Wanted {
   std::function<Arrays(const Arrays& known)> of;
   bool says_nan = false;
-  std::vector<double> numbers{};  // that inputs may be compared with
+  std::vector<double> numbers{};  // constants that inputs may be compared with
 };
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
                                  const Wanted& wanted, uint64_t seed, bool scaled = true);
-// That computes `of`, which has this text.
+// The arrays that the function `of` computes; the constants are read from its text.
 Wanted wanted_by(std::string_view text, std::function<Arrays(const Arrays& known)> of);
 
 // The same with given inputs and given results. Inputs are rounded to the types of their tensors.

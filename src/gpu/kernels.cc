@@ -111,8 +111,8 @@ std::vector<KernelText> texts_of(const NamedPlans& plans, const gpu::SpilledByte
   return kernels;
 }
 
-// The plans without those of equal texts, as equal layers have. Those with the longest texts come
-// first: they take the longest to compile.
+// The plans, but only one of those with equal kernel texts (equal layers have such). Those with the
+// longest texts come first, because they take the longest to compile.
 std::vector<const NamedPlans::value_type*> distinct(const NamedPlans& plans) {
   std::map<std::string, const NamedPlans::value_type*> found;
   for (const auto& one : plans) {
@@ -128,8 +128,8 @@ std::vector<const NamedPlans::value_type*> distinct(const NamedPlans& plans) {
   return sorted;
 }
 
-// Calls of precompile() that run at the same time compile as many kernels as there are hardware
-// threads: a compilation takes hundreds of MB of memory.
+// One of as many compilations as there are hardware threads. Concurrent calls of precompile() share
+// this limit, because each compilation takes hundreds of MB of memory.
 class Slot {
  public:
   Slot() { all().acquire(); }
@@ -172,7 +172,8 @@ Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions&
   gpu::parallel_for(jobs.size(), options.threads, [&](size_t i) {
     const auto& [program, plan] = *jobs[i];
     std::set<std::string> built;
-    // If a kernel spills, the program is made in its next way, of other texts.
+    // If a kernel spills registers, make() returns the program's next configuration, with new
+    // texts.
     for (bool is_new = true; is_new;) {
       is_new = false;
       for (const gpu::KernelLaunch& launch : gpu::make(plan, spilled)) {

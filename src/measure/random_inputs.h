@@ -53,9 +53,10 @@ std::vector<ScaledInputs> edge_inputs(const TensorValues& inputs,
                                       const std::map<std::string, InputUse>& uses,
                                       const std::map<std::string, TensorDecl>& decls);
 
-// Inputs that reach numbers they may be compared with, where scaled_inputs does not: a random half
-// of the elements is at least twice as large as the number. For the two largest magnitudes of
-// `numbers` up to 2^20; what is above is there to mask. Scalars stay as they are.
+// Inputs that exceed constants with which a program may compare them (clip(x, -100, 100)), where
+// those of scaled_inputs do not: half of the elements, chosen at random, get at least twice the
+// constant's magnitude. One variant for each of the two largest magnitudes of `numbers` up to 2^20.
+// Larger constants serve as infinity in masks and are left out. Scalars stay as they are.
 std::vector<ScaledInputs> reaching_inputs(const TensorValues& inputs,
                                           const std::map<std::string, InputUse>& uses,
                                           const std::map<std::string, TensorDecl>& decls,

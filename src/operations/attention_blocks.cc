@@ -88,7 +88,7 @@ struct Seen {
   int64_t query0 = 0;  // the tokens of row 0 and of key 0
   int64_t key0 = 0;
 
-  // The keys that a row sees, and the number of keys whose scores are computed.
+  // The keys of the block that a row sees.
   TokenRange visible(size_t row) const {
     const TokenRange of = spans.keys_of(query0 + static_cast<int64_t>(row));
     const auto inside = [&](int64_t key) {
@@ -96,6 +96,8 @@ struct Seen {
     };
     return {inside(of.first), inside(of.last)};
   }
+  // The number of the block's keys whose scores are computed for a row. Those outside visible() are
+  // then masked.
   size_t last_key(size_t row) const { return diagonal ? std::min(keys, row + 1) : keys; }
 };
 

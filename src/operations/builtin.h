@@ -8,11 +8,11 @@ namespace coda {
 
 // q [M, heads * head_dim], k [M, kv_heads * head_dim], v [M, kv_heads * head_dim] -> y as q, lse
 // fp32 [M, heads]: the log of each row's sum of exp(score). Rows are sequences of `sequence` rows,
-// one after another; query head h reads key-value head h / (heads / kv_heads). A fourth operand,
-// `documents` i32 [M, 2], may give for each row the span of its document within the sequence,
-// outside of which it sees nothing. A row that sees nothing has y = 0 and lse = -infinity.
+// one after another; query head h reads key-value head h / (heads / kv_heads). The optional
+// operand `documents`, i32 [M, 2], restricts row i to the keys documents[i, 0] to
+// documents[i, 1] - 1 of its sequence. A row without keys has y = 0 and lse = -infinity.
 Operation attention_operation();
-// q, k, v, y, lse, dy, perhaps documents -> dq, dk, dv.
+// q, k, v, y, lse, dy and optionally documents -> dq, dk, dv.
 Operation attention_backward_operation();
 
 // q, k, v of the newest M tokens of one sequence, and keys and values [P, as k and v] of those

@@ -83,8 +83,7 @@ constexpr const char* kTransposed =
     "nothing is transposed by .T: gemm(x[M, K], w[N, K]) contracts the size that both have, and "
     "store_transposed(y, z) stores a transpose";
 
-// Why nothing begins with this text, which is no word, number or sign. What NumPy has gets its
-// remedy.
+// The message for text that begins no word, number or sign. Syntax of NumPy gets a remedy.
 const char* mistake_of(std::string_view text) {
   if (text.starts_with(".T")) return kTransposed;
   if (text.starts_with('@'))

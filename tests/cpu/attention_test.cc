@@ -17,6 +17,7 @@
 #include "coda/error.h"
 #include "coda/float16.h"
 #include "hwy/targets.h"
+#include "operations/document_spans.h"
 #include "runtime/operation_call.h"
 #include "runtime/owned_tensor.h"
 
@@ -37,13 +38,8 @@ struct AttentionCase {
   int64_t value() const { return value_dim == 0 ? head_dim : value_dim; }
   // The span of a row's document in its sequence.
   std::pair<int64_t, int64_t> document(int64_t row) const {
-    if (documents.empty()) return {0, tokens};
-    int64_t first = 0, last = 0;
-    for (size_t i = 0; i < documents.size() && last <= row % tokens; ++i) {
-      first = last;
-      last += documents[(i + row / tokens) % documents.size()];
-    }
-    return {row % tokens < last ? first : last, last};
+    return documents.empty() ? std::pair<int64_t, int64_t>(0, tokens)
+                             : document_of(row, documents, tokens);
   }
   // The first token of its sequence that a row sees, and one past the last.
   int64_t first_seen(int64_t row) const {

@@ -15,6 +15,7 @@
 #include "base/relative_error.h"
 #include "gpu/host_run.h"
 #include "gpu/launch/operation_launches.h"
+#include "operations/document_spans.h"
 #include "runtime/operation_call.h"
 
 namespace coda::gpu::of_calls {
@@ -154,22 +155,10 @@ struct AttentionCase {
   Numbers numbers(uint64_t seed) const {
     Numbers all;
     for (const CallTensor& t : tensors(true))
-      all[t.name] = t.name == "documents" ? spans() : random_values(t.rows * t.cols, seed++);
+      all[t.name] = t.name == "documents"
+                        ? document_spans<double>(documents, sequences * tokens, tokens)
+                        : random_values(t.rows * t.cols, seed++);
     return all;
-  }
-  std::vector<double> spans() const {
-    std::vector<double> ends;
-    for (int64_t row = 0; row < sequences * tokens; ++row) {
-      const int64_t token = row % tokens;
-      int64_t first = 0, last = 0;
-      for (size_t i = 0; i < documents.size() && last <= token; ++i) {
-        first = last;
-        last += documents[(i + row / tokens) % documents.size()];
-      }
-      ends.push_back(static_cast<double>(token < last ? first : last));
-      ends.push_back(static_cast<double>(last));
-    }
-    return ends;
   }
   OpaqueCall call(bool backward) const {
     OpaqueCall call{backward ? "attention_backward" : "attention",

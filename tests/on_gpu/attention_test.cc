@@ -14,6 +14,7 @@
 #include "gpu/cudnn/attention_kernel.h"
 #include "on_gpu/device_run.h"
 #include "on_gpu/on_gpu.h"
+#include "operations/document_spans.h"
 #include "runtime/operation_call.h"
 
 namespace coda::tests::attention_test {
@@ -53,21 +54,6 @@ struct Case {
                             : std::vector<std::string>{"y", "lse"};
     if (!documents.empty()) call.inputs.push_back("documents");
     return call;
-  }
-  // The operand `documents`.
-  std::vector<float> spans() const {
-    std::vector<float> ends;
-    for (int64_t row = 0; row < rows(); ++row) {
-      const int64_t token = row % tokens;
-      int64_t first = 0, last = 0;
-      for (size_t i = 0; i < documents.size() && last <= token; ++i) {
-        first = last;
-        last += documents[(i + row / tokens) % documents.size()];
-      }
-      ends.push_back(static_cast<float>(token < last ? first : last));
-      ends.push_back(static_cast<float>(last));
-    }
-    return ends;
   }
   int64_t columns_of(const std::string& name) const {
     if (name == "lse") return heads;
@@ -200,7 +186,8 @@ Tensors inputs_of(const Case& c, DType dtype, bool with_results = true) {
   for (const char* name : {"q", "k", "v", "dy"}) {
     inputs[name] = random_values(static_cast<size_t>(c.rows() * c.columns_of(name)), dtype, random);
   }
-  if (!c.documents.empty()) inputs["documents"] = c.spans();
+  if (!c.documents.empty())
+    inputs["documents"] = document_spans<float>(c.documents, c.rows(), c.tokens);
   if (!with_results) return inputs;
   for (auto& [name, values] : reference(c, false, inputs)) inputs[name] = values;
   return inputs;

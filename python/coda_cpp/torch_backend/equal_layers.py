@@ -156,11 +156,11 @@ def _parts(module: fx.GraphModule) -> list[_Part]:
 
 
 def _calls(module: fx.GraphModule, run: list[_Part]) -> tuple[list[_Part], list[_Part]]:
-    """The run of equal parts as fewer equal parts of several each, and the parts that are left.
+    """Groups of equal parts that are called together, and the parts of the run that are left over.
 
     A call of a part costs the host some 0.3 ms, forward and backward, more than the same operations
     within one graph. If a GPU works for less than SHORT on a part's regions, it would wait for the
-    host. Then the sum of the parts that are compiled and of the calls is made the least."""
+    host. Then the size of the groups minimises the number of parts compiled plus that of calls."""
     count = len(run)
     if _gpu_seconds(run[0]) > SHORT:
         return run, []
@@ -173,8 +173,8 @@ def _calls(module: fx.GraphModule, run: list[_Part]) -> tuple[list[_Part], list[
 
 
 def _gpu_seconds(part: _Part) -> float:
-    """The predicted time of the part's regions on a GPU, forward and backward; endless if it has
-    none."""
+    """The predicted time of the part's regions on a GPU, forward and backward; infinite if it has
+    no region for a GPU."""
     calls = [node.args for node in part.nodes if node.target is GRAPH.forward]
     functions = [(GRAPH.function(spec), needs) for _, spec, _, needs in calls]
     if not functions or not all(function.is_for_gpu for function, _ in functions):
