@@ -17,6 +17,7 @@
 #include "io/temp_folder.h"
 #include "runtime/far_backend.h"
 #include "runtime/late_backend.h"
+#include "train/gradient_session.h"
 
 namespace coda {
 namespace {
@@ -33,15 +34,17 @@ constexpr int64_t kRows = 16;
 struct Net {
   Graph graph;
   DType storage;
+  int64_t hidden;
   Value x = graph.input("x", {"M", 3});
   Value t = graph.input("t", {"M", 1});
-  Value w1 = graph.parameter("w1", {32, 3}, storage);
-  Value b = graph.parameter("b", {1, 32});
-  Value w2 = graph.parameter("w2", {2, 32}, storage);
+  Value w1 = graph.parameter("w1", {hidden, 3}, storage);
+  Value b = graph.parameter("b", {1, hidden});
+  Value w2 = graph.parameter("w2", {2, hidden}, storage);
   Value y = row_sum(linear(maximum(linear(x, w1) + b, 0.0), w2));
   Value loss = col_sum((y - t) * (y - t)) * graph.reciprocal_dim("M");
 
-  explicit Net(DType storage = DType::f32) : storage(storage) {}
+  explicit Net(DType storage = DType::f32, int64_t hidden = 32)
+      : storage(storage), hidden(hidden) {}
 };
 
 // Rows of "|a - b| + c", another set for each pass.
@@ -120,18 +123,21 @@ TEST(Trainer, PassesAddUpToOneLargeBatch) {
 }
 
 // The host cannot read the memory of this backend. The program that updates rows in such memory may
-// contract products into FMAs; the program that updates host memory rounds each product.
+// contract products into FMAs; the program that updates host memory rounds each product. With 64
+// hidden columns the plan stores the squares of w2's gradient, which the norm adds to the others.
 TEST(Trainer, ABackendWithItsOwnMemoryTrainsTheSame) {
   ReferenceBackend here;
   FarBackend far;
-  for (const DType storage : {DType::f32, DType::bf16}) {
-    const Net net(storage);
+  for (const auto& [storage, hidden] :
+       {std::pair<DType, int64_t>(DType::f32, 32), {DType::f32, 64}, {DType::bf16, 32}}) {
+    const Net net(storage, hidden);
     for (const double clip : {0.0, 0.5}) {
       for (const int64_t accumulate : {1, 2}) {
         TrainOptions options = options_of(kRows, accumulate);
         options.clip = clip;
         Trainer a = trainer_of(net, here, options);
         Trainer b = trainer_of(net, far, options);
+        EXPECT_EQ(has_tensor(b.session().plan(), squares_name("w2")), hidden == 64);
         const double tolerance = storage == DType::f32 ? 1e-6 : 1e-3;
         for (int i = 0; i < 8; ++i) {
           const Trainer::Batches batches = [&](int64_t pass) { return batch_of(i + pass); };
@@ -409,6 +415,32 @@ TEST(Trainer, GoesOnFromARestoredStateBitForBit) {
   resumed.restored();
   Trainer moved = std::move(resumed);
   for (int i = 3; i < 6; ++i) EXPECT_EQ(whole.step(batch_of(i)).loss, moved.step(batch_of(i)).loss);
+}
+
+// Also where the backend's memory has the moments of earlier steps.
+TEST(Trainer, StatesThatARestoredStateDoesNotHaveAreZero) {
+  ReferenceBackend here;
+  FarBackend far;
+  const Net net;
+  for (Backend* backend : {static_cast<Backend*>(&here), static_cast<Backend*>(&far)}) {
+    Trainer first = trainer_of(net, *backend, options_of());
+    Trainer again = trainer_of(net, *backend, options_of());
+    const Weights initial = again.weights;
+    for (int i = 0; i < 3; ++i) again.step(batch_of(i));
+    again.fetch();
+    again.weights = initial;
+    for (ParameterState& its : again.states) its.clear();
+    again.step_count = 0;
+    again.restored();
+    first.step(batch_of(5));
+    again.step(batch_of(5));
+    first.fetch();
+    again.fetch();
+    for (size_t i = 0; i < initial.size(); ++i) {
+      EXPECT_EQ(first.weights[i].values, again.weights[i].values) << backend->name();
+      EXPECT_EQ(first.states[i], again.states[i]) << backend->name();
+    }
+  }
 }
 
 TEST(Trainer, SaysWhatIsWrongWithWeights) {
