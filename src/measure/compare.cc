@@ -197,7 +197,11 @@ Wanted wanted_by(std::string_view text, std::function<Arrays(const Arrays& known
     double number = 0;
     if (std::isdigit(static_cast<unsigned char>(text[at])) != 0) {
       std::from_chars(text.data() + at, text.data() + text.size(), number);
+      const size_t before = text.find_last_not_of(' ', at == 0 ? 0 : at - 1);
+      const bool may_be_negative =
+          at != 0 && before != std::string_view::npos && text[before] == '-';
       result.numbers.push_back(number);
+      if (may_be_negative) result.numbers.push_back(-number);
     }
   }
   return result;
@@ -228,7 +232,7 @@ bool same(const Arrays& a, const Arrays& b) {
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
                                  const Wanted& wanted, uint64_t seed, bool scaled) {
   measure::require_chain(programs);
-  constexpr double kEvaluations = 16;  // evaluations that draw the inputs and compare all scales
+  constexpr double kEvaluations = 24;  // evaluations that draw the inputs and compare all scales
   measure::require_short(programs, sizes, scaled ? kEvaluations : 2);
   measure::ChainInputs inputs = measure::chain_inputs(programs, sizes, seed);
   const auto wanted_of = [&](const program::TensorValues& values) {
@@ -274,13 +278,21 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
   for (measure::ScaledInputs& one :
        measure::reaching_inputs(inputs.values, inputs.uses, inputs.decls, numbers))
     others.push_back(std::move(one));
-  for (const measure::ScaledInputs& other : others) {
+  const auto compare_too = [&](const measure::ScaledInputs& other) {
     const Comparison of_other = compare(other.values, true);
     for (size_t i = 0; i < of_other.tensors.size(); ++i) {
       const ComparedTensor& tensor = of_other.tensors[i];
       if (tensor.is_right() || !result.tensors[i].is_right()) continue;
       result.tensors[i] = tensor;
       result.tensors[i].remark = other.words + (tensor.remark.empty() ? "" : ", " + tensor.remark);
+    }
+  };
+  for (const measure::ScaledInputs& other : others) compare_too(other);
+  for (const measure::ScaledInputs& other :
+       measure::whole_inputs(inputs.values, inputs.uses, inputs.decls, numbers)) {
+    try {
+      compare_too(other);
+    } catch (const Error&) {  // the formula reads an array at such an index
     }
   }
   return result;

@@ -238,4 +238,50 @@ std::vector<ScaledInputs> reaching_inputs(const TensorValues& inputs,
   return all;
 }
 
+std::vector<ScaledInputs> whole_inputs(const TensorValues& inputs,
+                                       const std::map<std::string, InputUse>& uses,
+                                       const std::map<std::string, TensorDecl>& decls,
+                                       const std::vector<double>& numbers) {
+  constexpr size_t kMost = 8;
+  constexpr double kLargest = 1 << 30;
+  std::vector<std::string> names;
+  bool has_scalar = false;
+  for (const auto& [name, values] : inputs) {
+    const InputUse use = use_of(uses, name);
+    const bool is_checked =
+        use.use == Use::place && std::ranges::none_of(use.limits, &PlaceLimit::is_strict);
+    if (decls.at(name).dtype != DType::i32 || !(has_size(use) || is_checked)) continue;
+    names.push_back(name);
+    has_scalar |= values.size() == 1;
+  }
+  if (names.empty()) return {};
+  std::set<double> wholes;
+  for (const double number : numbers) {
+    const bool is_drawn = std::abs(number) < kWhole && !has_scalar;
+    if (number == std::floor(number) && std::abs(number) <= kLargest && !is_drawn)
+      wholes.insert(number);
+  }
+  std::vector<double> chosen(wholes.begin(), wholes.end());
+  std::ranges::stable_sort(chosen, {}, [](double x) { return std::abs(x); });
+  chosen.resize(std::min(chosen.size(), kMost));
+  std::vector<ScaledInputs> all;
+  for (const double number : chosen) {
+    for (const int of_scalars : {0, -1, 1}) {
+      if (of_scalars != 0 && !has_scalar) break;
+      ScaledInputs one{"of whole numbers at " + std::to_string(std::lround(number)), inputs};
+      for (const std::string& name : names) {
+        const InputUse use = use_of(uses, name);
+        std::vector<double>& values = one.values.at(name);
+        std::mt19937_64 random(hash_of(name));
+        for (double& x : values) {
+          const int away = values.size() == 1 ? of_scalars : static_cast<int>(random() % 3) - 1;
+          if (values.size() == 1 || random() >> 63) x = number + (use.use == Use::place ? 0 : away);
+        }
+      }
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
 }  // namespace coda::measure

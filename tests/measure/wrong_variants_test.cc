@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eleven kernels as authors write them, and variants of each with one mistake. With three seeds,
+// Fourteen kernels as authors write them, and variants of each with one mistake. With three seeds,
 // compare_with_formula must accept each kernel and reject each variant. This tests the choice of
 // the random inputs: indices must cover their range, counts, variances, probabilities and seeds
 // must have valid values, some inputs must be large while others are small, some values must be 0
-// or tiny, and some must reach the numbers in the text.
+// or tiny, and some must reach the numbers in the text, whole numbers exactly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -120,6 +120,25 @@ const std::vector<Kernel>& kernels() {
          "min(max(tile(u[M, N]) / per_row(s[M]), -5000), 5000)",
          "min(tile(u[M, N]) / per_row(s[M]), 5000)"},
         {"every age is in", "per_row(age[M]:i32) < 300", "0 * per_row(age[M]:i32) < 300"}}},
+      {"a window of attention",
+       {"z = gemm(q[M, K], k[N, K])\n"
+        "store(z, where(per_row(position[M]:i32) - column_index(N) < 128, z, -1000))\n"},
+       "z = where(position[:, None] - arange(N)[None, :] < 128, q @ k.T, -1000)",
+       {{"there is no window", "< 128", "< 100000"}, {"it is one shorter", "< 128", "< 127"}}},
+      {"a class that is ignored",
+       {"hot = column_index(V) == per_row(target[M]:i32)\n"
+        "d = exp(tile(l[M, V]) - per_row(lse[M])) - hot\n"
+        "store(dl, where(per_row(target) == -100, 0, d))\n"},
+       "hot = arange(V)[None, :] == target[:, None]\n"
+       "dl = where((target == -100)[:, None], 0, exp(l - lse[:, None]) - hot)",
+       {{"it is not ignored", "where(per_row(target) == -100, 0, d)", "d"}}},
+      {"a rate of two phases",
+       {"rate = where(scalar(step:i32) < 1000, scalar(a), scalar(b))\n"
+        "store(w1, tile(w0[M, N]) - rate * tile(g[M, N]))\n"},
+       "w1 = w0 - where(step < 1000, a, b) * g",
+       {{"there is one phase", "scalar(step:i32) < 1000", "0 * scalar(step:i32) < 1000"},
+        {"it is a step longer", "< 1000", "<= 1000"},
+        {"the second phase is a step", "< 1000", "!= 1000"}}},
       {"two vectors of two programs",
        {"store(a, tile(x[M, N]) * per_row(left[M]))\n",
         "store(b, tile(a[M, N]) + per_row(right[M]) + per_row(steps[M]:i32))\n"},
