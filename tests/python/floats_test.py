@@ -140,6 +140,27 @@ class Floats(unittest.TestCase):
             torch.testing.assert_close(called(x), model(x))
         self.assertEqual([len(report.taken) for report in recorder.reports], [1])
 
+    def test_numbers_that_pytorch_makes_constants(self):
+        class Normed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up, self.factor = nn.Linear(WIDTH, WIDTH), nn.Parameter(torch.rand(WIDTH))
+
+            def forward(self, x, number):
+                y = functional.rms_norm(functional.relu(self.up(x)), (WIDTH,), self.factor, number)
+                y = functional.layer_norm(y, (WIDTH,), eps=2 * number) * number
+                return functional.cross_entropy(y, torch.arange(4), label_smoothing=number)
+
+        for dynamic in (None, True):
+            torch._dynamo.reset()
+            model, recorder, x = Normed(), Recorder(), torch.randn(4, WIDTH)
+            called = torch.compile(model, backend=recorder, dynamic=dynamic)
+            for number in (0.5, 0.25, 0.125):
+                torch.testing.assert_close(called(x, number), model(x, number))
+            if not dynamic:
+                for report in recorder.reports:
+                    self.assertEqual(len(report.taken), 1)
+
 
 if __name__ == "__main__":
     unittest.main()

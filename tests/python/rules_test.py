@@ -631,8 +631,14 @@ class Arguments(unittest.TestCase):
             x.detach().mul_(2)
             return F.silu(F.linear(rows, o)).sum() * 2 + x.mean()
 
+        def written_behind(h, o):
+            x = F.silu(h)
+            y = F.silu(F.linear(x.transpose(0, 1), o))
+            x.detach().mul_(2)
+            return y.sum() * 2 + x.mean()
+
         weight = torch.randn(N, N) / 8
-        for function in (read_twice, read_before, written):
+        for function in (read_twice, read_before, written, written_behind):
             made = self._same(function, weight, name=function.__name__)
             self.assertTrue(made.taken, function.__name__)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python floats that change from call to call. A region reads such a float as a tensor without
 dimensions, the product of 1 and the float. AOTAutograd supports this product: it reads the float
-from a tensor, so the graph is not compiled for each value.
+from a tensor, so the graph is not compiled for each value. For an argument whose schema says float,
+such as the epsilon of a norm, PyTorch itself compiles the graph for each value.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import torch
 from torch import fx
 
 from coda_cpp.torch_backend.graph_edits import insert
-from coda_cpp.torch_backend.layout import NotUnderstood
 
 _aten = torch.ops.aten
 
@@ -21,27 +21,6 @@ def is_changing(node: Any) -> bool:
     """Whether the node is a float that is not specialised to a value."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return isinstance(value, torch.SymFloat) and not value.node.expr.is_number
-
-
-def constant(argument: Any) -> float:
-    """An argument that must be the same number at every call. With dynamic=True Dynamo makes a
-    symbol of every float. The graph may be specialised to an attribute of a module, such as the
-    epsilon of a norm. Without dynamic=True a float becomes a symbol only after its value has
-    changed, so the graph must not be specialised to the float."""
-    if not is_changing(argument) or _is_attribute(argument.meta["val"]):
-        value = argument.meta.get("val") if isinstance(argument, fx.Node) else argument
-        if isinstance(value, (int, float, torch.SymFloat)):
-            return float(value)
-    raise NotUnderstood("a number that changes from call to call")
-
-
-def _is_attribute(number: torch.SymFloat) -> bool:
-    """Whether the float is an attribute of a module, under dynamic=True."""
-    if torch._dynamo.config.assume_static_by_default:
-        return False
-    sources = number.node.shape_env.var_to_sources.get(number.node.expr, [])
-    names = [source.name() if callable(source.name) else source.name for source in sources]
-    return any("]." in name for name in names)
 
 
 def _tensor_of(number: fx.Node, before: fx.Node, like: fx.Node) -> fx.Node:

@@ -13,7 +13,6 @@ from coda_cpp import _core
 from coda_cpp import builders as b
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend import loss_forms
-from coda_cpp.torch_backend.floats import constant
 from coda_cpp.torch_backend.layout import NotUnderstood, number, value_of
 from coda_cpp.torch_backend.values import Imported
 
@@ -60,7 +59,7 @@ def _cross_entropy(region: Importer, node: fx.Node) -> Any:
     rows, mean = b.cross_entropy(
         region.operand(logits).value,
         region.index(targets, (_columns(logits), None if is_all else int(ignored))),
-        ignore_index=int(ignored), label_smoothing=constant(smoothing))
+        ignore_index=int(ignored), label_smoothing=smoothing)
     return (rows, mean, b.col_sum(rows))[reduction]
 
 

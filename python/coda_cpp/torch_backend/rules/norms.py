@@ -12,7 +12,6 @@ from torch import fx
 
 from coda_cpp import _core
 from coda_cpp import builders as b
-from coda_cpp.torch_backend.floats import constant
 from coda_cpp.torch_backend.layout import NotUnderstood, last_dimension, number, or_plain
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def _variance(is_deviation: bool) -> Callable[[Importer, fx.Node], Any]:
 def _rms_norm(region: Importer, node: fx.Node) -> Any:
     x, shape, weight, eps = (*node.args, None, None)[:4]
     # PyTorch computes in fp32 and uses the epsilon of fp32, for 16-bit types too.
-    epsilon = torch.finfo(torch.float32).eps if eps is None else constant(eps)
+    epsilon = torch.finfo(torch.float32).eps if eps is None else eps
     value = region.operand(x, node).value
     columns, has_heads = _normed(node)
     if has_heads:
@@ -77,13 +76,13 @@ def _layer_norm(region: Importer, node: fx.Node) -> Any:
     factor, term = (None if operand is None else region.operand(operand, node).value
                     for operand in (weight, bias))
     if not has_heads and factor is not None and term is not None:
-        return b.layer_norm(value, factor, term, constant(eps))
+        return b.layer_norm(value, factor, term, eps)
     if has_heads:
         mean, squares = _group_mean(value, columns), _group_m2(value, columns)
-        scale = b.group_repeat(b.rsqrt(squares * (1 / columns) + constant(eps)), columns)
+        scale = b.group_repeat(b.rsqrt(squares * (1 / columns) + eps), columns)
         normed = (value - b.group_repeat(mean, columns)) * scale
     else:
-        scale = b.rsqrt(b.row_m2(value) * (1 / columns) + constant(eps))
+        scale = b.rsqrt(b.row_m2(value) * (1 / columns) + eps)
         normed = (value - b.row_mean(value)) * scale
     normed = normed if factor is None else normed * factor
     return normed if term is None else normed + term
