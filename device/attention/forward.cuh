@@ -8,74 +8,10 @@
 
 #include "device/attention/head_rows.cuh"
 #include "device/attention/scores.cuh"
+#include "device/attention/softmax.cuh"
 #include "device/ptx/launch_memory.cuh"
 
 namespace coda::device::attention {
-
-// A row's largest score is replaced only by one that is larger by this much, as an exponent of 2.
-// Probabilities stay below 2^8, and the sums are rarely rescaled.
-inline constexpr float kLargestRise = 8.0f;
-
-// The softmax of a thread's rows over the blocks of keys so far.
-template <u32 kOwnRows>
-struct OnlineSoftmax {
-  float exponent;         // makes a value (ScoreForm) an exponent of 2
-  float top[kOwnRows];    // the value that probabilities are relative to
-  float total[kOwnRows];  // of probabilities, of this thread's columns
-
-  __device__ __forceinline__ explicit OnlineSoftmax(float exponent_of_value)
-      : exponent(exponent_of_value) {
-#pragma unroll
-    for (u32 row = 0; row < kOwnRows; ++row) {
-      top[row] = -kInfinity;
-      total[row] = 0;
-    }
-  }
-
-  // Replaces a block of values by probabilities, and rescales the output.
-  template <u32 kRows, u32 kColumns, u32 kWidth>
-  __device__ __forceinline__ void see(Accumulators<kRows, kColumns>& values,
-                                      Accumulators<kRows, kWidth>& output) {
-    float largest[kOwnRows];
-    bool any_rises = false;
-#pragma unroll
-    for (u32 row = 0; row < kOwnRows; ++row) {
-      largest[row] = top[row];
-#pragma unroll
-      for (u32 i = 0; i < kColumns / 4; ++i) largest[row] = fmaxf(largest[row], values.at(row, i));
-      largest[row] = largest_of_quad(largest[row]);
-      any_rises = any_rises || (largest[row] - top[row]) * exponent > kLargestRise;
-    }
-    if (lanes_that(any_rises) != 0) rescale(largest, output);
-#pragma unroll
-    for (u32 row = 0; row < kOwnRows; ++row) {
-      // A row that has seen no key yet has only values of -infinity.
-      const float base = top[row] == -kInfinity ? 0.0f : top[row] * exponent;
-#pragma unroll
-      for (u32 i = 0; i < kColumns / 4; ++i) {
-        const float p = power_of_two(fmaf(values.at(row, i), exponent, -base));
-        values.at(row, i) = p;
-        total[row] += p;
-      }
-    }
-  }
-
- private:
-  template <u32 kRows, u32 kWidth>
-  __device__ __forceinline__ void rescale(const float (&largest)[kOwnRows],
-                                          Accumulators<kRows, kWidth>& output) {
-#pragma unroll
-    for (u32 row = 0; row < kOwnRows; ++row) {
-      const float rise = (largest[row] - top[row]) * exponent;
-      if (!(rise > kLargestRise)) continue;
-      const float shrink = power_of_two(-rise);
-      top[row] = largest[row];
-      total[row] *= shrink;
-#pragma unroll
-      for (u32 i = 0; i < kWidth / 4; ++i) output.at(row, i) *= shrink;
-    }
-  }
-};
 
 // Tensors: q [rows, heads * dim], k [rows, kv_heads * dim], v [rows, kv_heads * value_dim], y
 // [rows, heads * value_dim], lse fp32 [rows, heads]. One CTA for each block of queries, head and
@@ -138,22 +74,14 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
           return kHead.packed ? spans.at(row) : sizes.keys_of(sequence, first_query + row);
         },
         first_key);
-    softmax.see(scores, output);
+    softmax.raise(scores).apply(output);
+    softmax.exponentiate(scores);
     add_product<kHead.element>(output, rounded<kHead.element>(scores), shared_values);
   }
 
-  float inverse[kTiles.warp_rows / 8];
-#pragma unroll
-  for (u32 row = 0; row < kTiles.warp_rows / 8; ++row) {
-    const float total = sum_of_quad(softmax.total[row]);
-    inverse[row] = total == 0 ? 0.0f : 1.0f / total;
-    const u32 query = first_query + row_of<kTiles.warp_rows>(row);
-    if (own_lane() % 4 == 0 && query < sizes.sequence) {
-      store_element<Element::f32>(
-          lse, (static_cast<u64>(sequence) * sizes.sequence + query) * lse_stride + head,
-          fmaf(softmax.top[row], form.unit, logf(total)));
-    }
-  }
+  float inverse[kTiles.warp_rows / 8], log_sums[kTiles.warp_rows / 8];
+  softmax.finish(inverse, log_sums, form.unit);
+  store_log_sums(lse, lse_stride, sizes, sequence, head, first_query, log_sums);
   store_rows<kHead.element>(TokenRows<kHead.value_dim>(y, sequence, sizes.sequence, head),
                             first_query, 0, output, [&](u32 row) { return inverse[row]; });
 }

@@ -8,6 +8,7 @@
 #include "device/attention/fragments.cuh"
 #include "device/attention/sizes.cuh"
 #include "device/element.cuh"
+#include "device/ptx/global_memory.cuh"
 #include "device/ptx/memory_moves.cuh"
 #include "device/sm80/ptx/async_copy.cuh"
 
@@ -36,6 +37,26 @@ struct TokenRows {
     return first + wide_product(token, stride) + column * kElementBytes;
   }
 };
+
+// Copies a piece of any token and column to place(); what does not exist becomes 0.
+template <u32 kColumns, class Place>
+__device__ __forceinline__ void copy_piece(Place place, const TokenRows<kColumns>& from, u32 token,
+                                           u32 column) {
+  const bool exists = token < from.tokens && column < kColumns;
+  const u32 count = exists ? smaller(kColumns - column, kPiece) : 0;
+  const u64 address = exists ? from.at(token, column) : from.first;
+  if (from.is_aligned) {
+    sm80::copy_async(place(), address, count * kElementBytes);
+  } else {
+    const u16* const elements = reinterpret_cast<const u16*>(address);
+    u32 words[kPiece / 2] = {};
+#pragma unroll
+    for (u32 i = 0; i < kPiece; ++i) {
+      if (i < count) words[i / 2] |= static_cast<u32>(elements[i]) << i % 2 * 16;
+    }
+    sm80::store_piece(place(), words);
+  }
+}
 
 // Copies kRows tokens from `first` on; the copies belong to the calling threads' next group.
 template <u32 kRows, u32 kWidth, u32 kColumns>
@@ -70,20 +91,7 @@ __device__ __forceinline__ void copy_rows(const SharedRows<kWidth>& to,
   for (u32 piece = thread; piece < kPieces; piece += kThreads) {
     const u32 row = piece / kRowPieces;
     const u32 column = piece % kRowPieces * kPiece;
-    const bool exists = first + row < from.tokens && column < kColumns;
-    const u32 count = exists ? smaller(kColumns - column, kPiece) : 0;
-    const u64 address = exists ? from.at(first + row, column) : from.first;
-    if (from.is_aligned) {
-      sm80::copy_async(to.at(row, column), address, count * kElementBytes);
-    } else {
-      const u16* const elements = reinterpret_cast<const u16*>(address);
-      u32 words[kPiece / 2] = {};
-#pragma unroll
-      for (u32 i = 0; i < kPiece; ++i) {
-        if (i < count) words[i / 2] |= static_cast<u32>(elements[i]) << i % 2 * 16;
-      }
-      sm80::store_piece(to.at(row, column), words);
-    }
+    copy_piece([&] { return to.at(row, column); }, from, first + row, column);
   }
 }
 
@@ -112,6 +120,61 @@ __device__ __forceinline__ void store_rows(const TokenRows<kColumns>& to, u32 fi
         if (column + 1 < kColumns) store_element<kElement>(to.at(token, column), 1, high);
       }
     }
+  }
+}
+
+// Transposes a 4 x 4 matrix of words, of which each lane of a quad has a column: afterwards it has
+// the row of its number.
+__device__ __forceinline__ void transpose_quad(u32 (&words)[4]) {
+  const u32 lane = own_lane();
+  const auto swap = [](u32& low, u32& high, bool keeps_high, u32 mask) {
+    const u32 received = exchange(keeps_high ? low : high, mask);
+    (keeps_high ? low : high) = received;
+  };
+#pragma unroll
+  for (u32 i = 0; i < 4; i += 2) swap(words[i], words[i + 1], lane % 2 != 0, 1);
+#pragma unroll
+  for (u32 i = 0; i < 2; ++i) swap(words[i], words[i + 2], lane / 2 % 2 != 0, 2);
+}
+
+// store_rows() of whole rows, in pieces of 16 bytes where memory allows it.
+template <Element kElement, u32 kRows, u32 kColumns, class FactorOf>
+__device__ __forceinline__ void store_whole_rows(const TokenRows<kColumns>& to, u32 first,
+                                                 const Accumulators<kRows, kColumns>& sums,
+                                                 FactorOf factor_of) {
+  if (!to.is_aligned) return store_rows<kElement>(to, first, 0, sums, factor_of);
+  static_assert(kColumns % 32 == 0);
+#pragma unroll
+  for (u32 row = 0; row < kRows / 8; ++row) {
+    const u32 token = first + row_of<kRows>(row);
+    const float factor = factor_of(row);
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 4; i += 8) {  // 32 columns
+      u32 words[4];
+#pragma unroll
+      for (u32 piece = 0; piece < 4; ++piece) {
+        words[piece] = pack<kElement>(sums.at(row, i + 2 * piece) * factor,
+                                      sums.at(row, i + 2 * piece + 1) * factor);
+      }
+      transpose_quad(words);
+      if (token < to.tokens) store_piece(to.at(token, 4 * i + own_lane() % 4 * kPiece), words);
+    }
+  }
+}
+
+// Stores the log-sum-exp of a thread's rows, fp32 [rows, heads].
+template <u32 kOwnRows>
+__device__ __forceinline__ void store_log_sums(u64 lse, u32 lse_stride, const AttentionSizes& sizes,
+                                               u32 sequence, u32 head, u32 first_query,
+                                               const float (&log_sums)[kOwnRows]) {
+  if (own_lane() % 4 != 0) return;
+#pragma unroll
+  for (u32 row = 0; row < kOwnRows; ++row) {
+    const u32 query = first_query + row_of<8 * kOwnRows>(row);
+    if (query >= sizes.sequence) continue;
+    store_element<Element::f32>(
+        lse, (static_cast<u64>(sequence) * sizes.sequence + query) * lse_stride + head,
+        log_sums[row]);
   }
 }
 

@@ -65,6 +65,10 @@ struct OperationCall {
   OperationSettings settings;
   std::vector<OperationTensor> tensors;  // operands, then results
   size_t operands = 0;
+  // For kernels of a GPU: the target that they are compiled for ("sm90"; docs/gpus.md), and the
+  // number of its multiprocessors.
+  std::string gpu_target = {};
+  uint32_t multiprocessors = 0;
 
   // Throws Error naming the operation unless the condition holds.
   void check(bool holds, const std::string& problem) const;

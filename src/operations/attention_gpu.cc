@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's kernels for a GPU: a few lines of CUDA that name the type and the heads' sizes and
-// call device/attention/ (tensor cores, 16 bits), device/kernels/attention.cuh (fp32) or
-// attention_with_past.cuh; everything else is among the numbers.
+// call device/attention/ (tensor cores, 16 bits), device/sm90/attention/ (Hopper),
+// device/kernels/attention.cuh (fp32) or attention_with_past.cuh; everything else is among the
+// numbers.
+#include <algorithm>
 #include <bit>
 
 #include "device/attention/tiles.cuh"
+#include "device/sm90/attention/tiles.cuh"
 #include "operations/attention.h"
 #include "operations/gpu_text.h"
 
@@ -63,25 +66,41 @@ struct Call {
             .capped = shape.soft_cap != 0,
             .packed = shape.has_documents};
   }
+  // The text in front of a kernel of this file under device/.
+  std::string tensor_core_code(const std::string& file) const {
+    return "#include \"device/" + file +
+           "\"\n\nusing namespace coda::device;\nconstexpr attention::HeadShape kHead{.element = "
+           "Element::" +
+           std::string(name_of(dtype)) + ", .dim = " + std::to_string(shape.head_dim) +
+           ", .value_dim = " + std::to_string(shape.value_dim) +
+           ", .capped = " + (shape.soft_cap != 0 ? "true" : "false") +
+           (shape.has_documents ? ", .packed = true" : "") + "};\n";
+  }
   // A kernel of device/attention/`function`.cuh. Its grid has one CTA for each head, sequence and
   // block of `block` tokens; `heads` is the number of query heads, or of key-value heads.
   GpuKernel tensor_core_kernel(const std::string& name, const std::string& function,
                                const std::string& body, int64_t block, int64_t heads,
                                uint32_t shared_bytes) const {
-    const std::string dims =
-        std::to_string(shape.head_dim) + ", .value_dim = " + std::to_string(shape.value_dim);
     return {.name = name,
-            .code = "#include \"device/attention/" + function +
-                    ".cuh\"\n\nusing namespace coda::device;\nconstexpr attention::HeadShape "
-                    "kHead{.element = Element::" +
-                    std::string(name_of(dtype)) + ", .dim = " + dims +
-                    ", .capped = " + (shape.soft_cap != 0 ? "true" : "false") +
-                    (shape.has_documents ? ", .packed = true" : "") + "};\n",
+            .code = tensor_core_code("attention/" + function + ".cuh"),
             .body = sizes_text() + body,
             .numbers = numbers,
             .grid = static_cast<uint32_t>(ceil_div(shape.tokens, block) * shape.sequences * heads),
             .threads = tensor_cores::kThreads,
             .shared_bytes = shared_bytes};
+  }
+  // The kernel of device/sm90/attention/forward.cuh: a CTA for each multiprocessor.
+  GpuKernel hopper_kernel(const std::string& body, uint32_t multiprocessors) const {
+    const tensor_cores::sm90::ForwardTiles tiles = tensor_cores::sm90::hopper_tiles(head());
+    const int64_t count =
+        ceil_div(shape.tokens, int64_t{tiles.queries()}) * shape.sequences * shape.heads;
+    return {.name = "attention_forward",
+            .code = tensor_core_code("sm90/attention/forward.cuh"),
+            .body = sizes_text() + body,
+            .numbers = numbers,
+            .grid = static_cast<uint32_t>(std::min(count, int64_t{multiprocessors})),
+            .threads = tiles.threads(),
+            .shared_bytes = forward_layout(head(), tiles).bytes};
   }
 };
 
@@ -145,6 +164,8 @@ std::vector<GpuKernel> attention_kernels(const OperationCall& call) {
   if (!c.uses_tensor_cores())
     return {
         c.row_kernel("attention", "  attention_forward" + c.arguments + tensors, c.shape.heads)};
+  if (call.gpu_target == "sm90" && tensor_cores::sm90::takes(c.head()))
+    return {c.hopper_kernel("  attention::sm90::forward<kHead>" + tensors, call.multiprocessors)};
   const tensor_cores::Tiles tiles = forward_tiles(c.head());
   return {c.tensor_core_kernel("attention_forward", "forward",
                                "  attention::forward<kHead>" + tensors, tiles.rows(), c.shape.heads,

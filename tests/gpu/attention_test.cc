@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's kernels for tensor cores (device/attention/), compiled for the CPU: their errors are
-// at most those of the same computation in 16 bits step by step, for all options. NVRTC compiles
-// them for all head sizes without spills.
+// Attention's kernels for tensor cores (device/attention/, device/sm90/attention/), compiled for
+// the CPU: their errors are at most those of the same computation in 16 bits step by step, for all
+// options. NVRTC compiles them for all head sizes without spills.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +11,7 @@
 #include <string>
 
 #include "device/attention/tiles.cuh"
+#include "device/sm90/attention/tiles.cuh"
 #include "gpu/clean_kernels.h"
 #include "gpu/operation_run.h"
 #include "gpu/targets/targets.h"
@@ -184,16 +185,31 @@ class Errors {
   std::map<std::string, Sums> of_;
 };
 
+// The targets whose forward kernels differ.
+std::vector<const Target*> forward_targets(const AttentionCase& c) {
+  const auto source = [&](const Target& target) {
+    return launches_of(c.call(false), c.tensors(false), 0, {.target = &target}).at(0).source;
+  };
+  if (source(sm80()) == source(sm90())) return {&sm90()};
+  return {&sm80(), &sm90()};
+}
+
 void expect_as_right_as_steps(const AttentionCase& c, HostRows rows) {
   SCOPED_TRACE(text(c) + ", rows in multiples of " + std::to_string(rows.multiple));
   const int seeds = c.sequences * c.tokens < 64 ? 8 : 1;  // the errors of a few rows vary
+  std::map<const Target*, Errors> of_target;
   Errors errors;
   for (int i = 0; i < seeds; ++i) {
     Numbers numbers = c.numbers(static_cast<uint64_t>(c.tokens + 100 * i));
-    const Numbers results = results_of_kernels(c.call(false), c.tensors(false), numbers, rows);
-    const Numbers exact = results_of_definition(c.call(false), c.tensors(false), numbers);
-    errors.add(results, exact, StepByStep(c, numbers).forward());
-    EXPECT_LT(error_of(results.at("lse"), exact.at("lse")), 2e-6) << "lse";
+    Numbers results, exact;
+    for (const Target* target : forward_targets(c)) {
+      // Few CTAs, so that each computes several tiles.
+      results = results_of_kernels(c.call(false), c.tensors(false), numbers, rows,
+                                   {.target = target, .multiprocessors = 3});
+      if (exact.empty()) exact = results_of_definition(c.call(false), c.tensors(false), numbers);
+      of_target[target].add(results, exact, StepByStep(c, numbers).forward());
+      EXPECT_LT(error_of(results.at("lse"), exact.at("lse")), 2e-6) << "lse, " << target->name;
+    }
 
     for (const char* name : {"y", "lse"}) numbers[name] = results.at(name);
     const Numbers gradients = results_of_kernels(c.call(true), c.tensors(true), numbers, rows);
@@ -202,6 +218,10 @@ void expect_as_right_as_steps(const AttentionCase& c, HostRows rows) {
     errors.add(gradients, exact_gradients, StepByStep(c, numbers).backward());
   }
   errors.expect_none_is_larger();
+  for (const auto& [target, of_forward] : of_target) {
+    SCOPED_TRACE(target->name);
+    of_forward.expect_none_is_larger();
+  }
 }
 
 constexpr HostRows kAligned{.gap = 8, .multiple = 8};
@@ -340,6 +360,18 @@ TEST(AttentionOnHost, ASequenceByItselfGivesTheSameBits) {
     EXPECT_TRUE(std::equal(values.rbegin(), values.rend(), of_two.at(name).rbegin())) << name;
 }
 
+// Hopper's CTAs compute one tile after another; how many there are changes no bit.
+TEST(AttentionOnHost, AnyNumberOfCtasGivesTheSameBits) {
+  const AttentionCase c{2, 300, 4, 2, 64, 64, true, 0, 0, DType::bf16};
+  Numbers numbers = c.numbers(5);
+  std::vector<Numbers> results;
+  for (const uint32_t ctas : {1U, 5U, 100U}) {
+    results.push_back(results_of_kernels(c.call(false), c.tensors(false), numbers, kAligned,
+                                         {.multiprocessors = ctas}));
+    EXPECT_EQ(results.back(), results.front()) << ctas;
+  }
+}
+
 // A document's bits do not depend on the documents around it, if it begins at a tile: gradients
 // too.
 TEST(AttentionOnHost, ADocumentByItselfGivesTheSameBits) {
@@ -424,22 +456,38 @@ TEST(Attention, TilesFit) {
   }
 }
 
+TEST(Attention, HopperTilesFit) {
+  using namespace device::attention;
+  int taken = 0;
+  for (uint32_t dim = 8; dim <= kMostHeadDim; dim += 8) {
+    const HeadShape head{.dim = dim, .value_dim = dim, .packed = true};
+    if (!sm90::takes(head)) continue;
+    ++taken;
+    const sm90::ForwardTiles tiles = sm90::hopper_tiles(head);
+    EXPECT_LE(forward_layout(head, tiles).bytes, device::kSharedMemoryPerBlock) << dim;
+    EXPECT_LE(tiles.producer_registers + tiles.consumers * tiles.consumer_registers, 512u) << dim;
+  }
+  EXPECT_GT(taken, 0);
+}
+
 TEST(Attention, KernelsHaveNoDefect) {
   if (!find_nvrtc()) GTEST_SKIP() << "no NVRTC";
-  std::set<std::string> texts;
+  std::map<const Target*, std::set<std::string>> texts;
   for (const auto& [dim, value_dim] :
        {std::pair{32, 32}, {64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
     for (int option = 0; option < 4; ++option) {
       AttentionCase c{1, 256, 4, 2, dim, value_dim, true, 0, option % 2 * 50.0, DType::bf16};
       if (option >= 2) c.documents = {256};
       if (dim == 80) c.type = DType::f16;
-      for (const bool backward : {false, true})
-        for (const KernelLaunch& launch : launches_of(c.call(backward), c.tensors(backward)))
-          texts.insert(launch.source);
+      for (const Target* target : {&sm90(), &sm80()})
+        for (const bool backward : {false, true})
+          for (const KernelLaunch& launch :
+               launches_of(c.call(backward), c.tensors(backward), 0, {.target = target}))
+            texts[target].insert(launch.source);
     }
   }
-  for (const Target* target : {&sm90(), &sm80()})
-    expect_no_defects(NvrtcCompiler(*target), texts, known_clean_kernels());
+  for (const auto& [target, of_target] : texts)
+    expect_no_defects(NvrtcCompiler(*target), of_target, known_clean_kernels());
 }
 
 }  // namespace

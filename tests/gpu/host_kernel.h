@@ -225,7 +225,7 @@ class HostKernel {
     const auto has = [&](const char* text) {
       return launch.source.find(text) != std::string::npos;
     };
-    const bool is_product = has("/program_kernel.cuh\"") || has("\"device/attention/");
+    const bool is_product = has("/program_kernel.cuh\"") || has("/attention/");
     std::ofstream(stem + ".cc") << launch.source << R"(
 namespace coda::device::precise {}
 using namespace coda::device;

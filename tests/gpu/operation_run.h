@@ -31,9 +31,8 @@ struct CallTensor {
 
 inline std::vector<KernelLaunch> launches_of(const OpaqueCall& call,
                                              const std::vector<CallTensor>& tensors,
-                                             int64_t gap = 0) {
+                                             int64_t gap = 0, LowerOptions options = {}) {
   std::vector<TensorDecl> decls;
-  LowerOptions options;
   for (const CallTensor& t : tensors) {
     decls.push_back(t.decl());
     options.row_strides.push_back(t.cols == 1 ? 1 : t.cols + gap);
@@ -43,12 +42,12 @@ inline std::vector<KernelLaunch> launches_of(const OpaqueCall& call,
 
 // The results of the call's kernels. Operands in `numbers` are replaced by their rounded values.
 inline Numbers results_of_kernels(const OpaqueCall& call, const std::vector<CallTensor>& tensors,
-                                  Numbers& numbers, HostRows rows = {3}) {
+                                  Numbers& numbers, HostRows rows = {3},
+                                  LowerOptions options = {}) {
   std::vector<HostTensor> memory;
   std::vector<void*> addresses;
   std::vector<int64_t> strides;
   std::vector<TensorDecl> decls;
-  LowerOptions options;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const CallTensor& t = tensors[i];
     memory.emplace_back(t.decl(), DimValues{}, rows);

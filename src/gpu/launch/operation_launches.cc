@@ -70,7 +70,9 @@ void check_device_tensors(const OperationCall& call, std::span<const TensorView>
 
 std::vector<KernelLaunch> lower_call(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                                      const DimValues& sizes, const LowerOptions& options) {
-  const OperationCall prepared = operation_call(call, tensors, sizes, options.row_strides);
+  OperationCall prepared = operation_call(call, tensors, sizes, options.row_strides);
+  prepared.gpu_target = options.target->name;
+  prepared.multiprocessors = options.multiprocessors;
   const Operation& operation = find_operation(call.function);
   require(operation.gpu != nullptr,
           call.function + (operation.gpu_function == nullptr
