@@ -120,10 +120,10 @@ Array parse_npy(std::span<const std::byte> bytes, const std::string& source) {
               " are not read (convert with .astype(numpy.float32))");
   Array array{header.shape, {}};
   const std::span<const std::byte> data = bytes.subspan(start + length);
-  uint64_t count = 1;
+  uint64_t count = std::ranges::count(header.shape, 0) == 0 ? 1 : 0;
   for (const int64_t size : header.shape) {
     // No more elements than bytes, so that the product stays small; 0 of them is checked below.
-    require(size == 0 || count <= data.size() / static_cast<uint64_t>(size),
+    require(count == 0 || count <= data.size() / static_cast<uint64_t>(size),
             source + ": there are fewer elements than the shape " + shape_text(array) + " has");
     count *= static_cast<uint64_t>(size);
   }

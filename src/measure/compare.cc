@@ -232,7 +232,7 @@ bool same(const Arrays& a, const Arrays& b) {
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
                                  const Wanted& wanted, uint64_t seed, bool scaled) {
   measure::require_chain(programs);
-  constexpr double kEvaluations = 24;  // evaluations that draw the inputs and compare all scales
+  constexpr double kEvaluations = 40;  // evaluations that draw the inputs and compare all scales
   measure::require_short(programs, sizes, scaled ? kEvaluations : 2);
   measure::ChainInputs inputs = measure::chain_inputs(programs, sizes, seed);
   const auto wanted_of = [&](const program::TensorValues& values) {
@@ -289,7 +289,7 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
   };
   for (const measure::ScaledInputs& other : others) compare_too(other);
   for (const measure::ScaledInputs& other :
-       measure::whole_inputs(inputs.values, inputs.uses, inputs.decls, numbers)) {
+       measure::meeting_inputs(inputs.values, inputs.uses, inputs.decls, numbers)) {
     try {
       compare_too(other);
     } catch (const Error&) {  // the formula reads an array at such an index

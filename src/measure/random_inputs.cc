@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <random>
 #include <set>
 
@@ -238,44 +239,58 @@ std::vector<ScaledInputs> reaching_inputs(const TensorValues& inputs,
   return all;
 }
 
-std::vector<ScaledInputs> whole_inputs(const TensorValues& inputs,
-                                       const std::map<std::string, InputUse>& uses,
-                                       const std::map<std::string, TensorDecl>& decls,
-                                       const std::vector<double>& numbers) {
+std::vector<ScaledInputs> meeting_inputs(const TensorValues& inputs,
+                                         const std::map<std::string, InputUse>& uses,
+                                         const std::map<std::string, TensorDecl>& decls,
+                                         const std::vector<double>& numbers) {
   constexpr size_t kMost = 8;
   constexpr double kLargest = 1 << 30;
-  std::vector<std::string> names;
-  bool has_scalar = false;
+  const auto is_whole = [&](const std::string& name) { return decls.at(name).dtype == DType::i32; };
+  const auto is_place = [&](const std::string& name) {
+    return use_of(uses, name).use == Use::place;
+  };
+  std::vector<std::string> scalars;
+  std::vector<std::string> vectors;  // of whole numbers
   for (const auto& [name, values] : inputs) {
     const InputUse use = use_of(uses, name);
-    const bool is_checked =
-        use.use == Use::place && std::ranges::none_of(use.limits, &PlaceLimit::is_strict);
-    if (decls.at(name).dtype != DType::i32 || !(has_size(use) || is_checked)) continue;
-    names.push_back(name);
-    has_scalar |= values.size() == 1;
+    const bool is_checked = is_whole(name) && is_place(name) &&
+                            std::ranges::none_of(use.limits, &PlaceLimit::is_strict);
+    if (decls.at(name).dtype == DType::u8 || !(has_size(use) || is_checked)) continue;
+    if (values.size() == 1) scalars.push_back(name);
+    if (values.size() != 1 && is_whole(name)) vectors.push_back(name);
   }
-  if (names.empty()) return {};
-  std::set<double> wholes;
+  std::set<double> met;
   for (const double number : numbers) {
-    const bool is_drawn = std::abs(number) < kWhole && !has_scalar;
-    if (number == std::floor(number) && std::abs(number) <= kLargest && !is_drawn)
-      wholes.insert(number);
+    const bool is_of_vectors =
+        !vectors.empty() && number == std::floor(number) && std::abs(number) >= kWhole;
+    if (std::abs(number) <= kLargest && (is_of_vectors || !scalars.empty())) met.insert(number);
   }
-  std::vector<double> chosen(wholes.begin(), wholes.end());
+  if (!scalars.empty()) met.insert(0);
+  std::vector<double> chosen(met.begin(), met.end());
   std::ranges::stable_sort(chosen, {}, [](double x) { return std::abs(x); });
   chosen.resize(std::min(chosen.size(), kMost));
+
   std::vector<ScaledInputs> all;
   for (const double number : chosen) {
-    for (const int of_scalars : {0, -1, 1}) {
-      if (of_scalars != 0 && !has_scalar) break;
-      ScaledInputs one{"of whole numbers at " + std::to_string(std::lround(number)), inputs};
-      for (const std::string& name : names) {
-        const InputUse use = use_of(uses, name);
-        std::vector<double>& values = one.values.at(name);
+    for (int turn = 0; turn < (scalars.empty() ? 1 : 3); ++turn) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%.6g", number);
+      ScaledInputs one{"of scalars and whole numbers near " + std::string(text), inputs};
+      const auto put = [&](const std::string& name, double& x, int away) {
+        if (is_whole(name)) {
+          if (number == std::floor(number)) x = number + (is_place(name) ? 0 : away);
+        } else {
+          const double step = number == 0 ? 1.0 / 16 : std::abs(number) / 16;
+          x = rounded_to(decls.at(name).dtype, number + step * (away == 0 ? 0.5 : away));
+        }
+      };
+      for (size_t i = 0; i < scalars.size(); ++i)  // not all below or all above
+        put(scalars[i], one.values.at(scalars[i]).front(), (turn + static_cast<int>(i)) % 3 - 1);
+      for (const std::string& name : vectors) {
         std::mt19937_64 random(hash_of(name));
-        for (double& x : values) {
-          const int away = values.size() == 1 ? of_scalars : static_cast<int>(random() % 3) - 1;
-          if (values.size() == 1 || random() >> 63) x = number + (use.use == Use::place ? 0 : away);
+        for (double& x : one.values.at(name)) {
+          const int away = static_cast<int>(random() % 3) - 1;
+          if (random() >> 63) put(name, x, away);
         }
       }
       all.push_back(std::move(one));

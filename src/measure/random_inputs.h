@@ -62,14 +62,16 @@ std::vector<ScaledInputs> reaching_inputs(const TensorValues& inputs,
                                           const std::map<std::string, TensorDecl>& decls,
                                           const std::vector<double>& numbers);
 
-// Whole numbers (i32) at the constants with which a program or formula may compare them: in one
-// variant for each of the smallest whole `numbers` beyond those that are drawn anyway, half of the
-// elements are the number or differ from it by one. An i32 scalar has one value, so there are three
-// variants for each number. Indices of rows and columns get the number itself only (a class that is
-// to be ignored, -100); indices that a gather does not check, and seeds, stay as they are.
-std::vector<ScaledInputs> whole_inputs(const TensorValues& inputs,
-                                       const std::map<std::string, InputUse>& uses,
-                                       const std::map<std::string, TensorDecl>& decls,
-                                       const std::vector<double>& numbers);
+// Scalars and whole numbers (i32) at the constants with which a program or formula may compare
+// them, up to eight of `numbers`. A scalar has one value, so three variants for each number, and
+// for 0, set it below, at and above the number; a scalar of a floating type stays apart from the
+// number, because rounding would decide. Of the elements of other whole numbers half are the number
+// or differ from it by one. Indices of rows and columns get the number itself (as -100 for a class
+// that is ignored). Indices that a gather does not check, seeds, probabilities and counts do not
+// change.
+std::vector<ScaledInputs> meeting_inputs(const TensorValues& inputs,
+                                         const std::map<std::string, InputUse>& uses,
+                                         const std::map<std::string, TensorDecl>& decls,
+                                         const std::vector<double>& numbers);
 
 }  // namespace coda::measure

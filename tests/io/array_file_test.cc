@@ -125,6 +125,13 @@ TEST(ArrayFile, ColumnsMayComeFirst) {
   EXPECT_EQ(array, (Array{{2, 3}, {0, 2, 4, 1, 3, 5}}));
 }
 
+TEST(ArrayFile, AnArrayMayBeEmpty) {
+  for (const auto& [text, shape] : {std::pair<const char*, std::vector<int64_t>>("2, 0", {2, 0}),
+                                    {"0, 3", {0, 3}},
+                                    {"4611686018427387904, 4, 0", {4611686018427387904, 4, 0}}})
+    EXPECT_EQ(io::parse_npy(npy("<f4", "False", text, 0), "x"), (Array{shape, {}})) << text;
+}
+
 TEST(ArrayFile, RefusesWhatItDoesNotReadAndSaysWhatToDo) {
   const auto refusal = [](const std::vector<std::byte>& bytes) {
     try {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fourteen kernels as authors write them, and variants of each with one mistake. With three seeds,
+// Fifteen kernels as authors write them, and variants of each with one mistake. With three seeds,
 // compare_with_formula must accept each kernel and reject each variant. This tests the choice of
 // the random inputs: indices must cover their range, counts, variances, probabilities and seeds
 // must have valid values, some inputs must be large while others are small, some values must be 0
-// or tiny, and some must reach the numbers in the text, whole numbers exactly.
+// or tiny, some must reach the numbers in the text, whole numbers exactly, and scalars must lie on
+// both sides of these numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -139,6 +140,18 @@ const std::vector<Kernel>& kernels() {
        {{"there is one phase", "scalar(step:i32) < 1000", "0 * scalar(step:i32) < 1000"},
         {"it is a step longer", "< 1000", "<= 1000"},
         {"the second phase is a step", "< 1000", "!= 1000"}}},
+      {"scalars on both sides of numbers",
+       {"store(y, where(scalar(s) > 0, tile(x[M, N]), -tile(x)) * min(scalar(c), 1))\n"
+        "store(z, where(scalar(t) < 0.5, tile(x), 0) + where(scalar(t) < scalar(u), 1, 0))\n"},
+       "y = where(s > 0, x, -x) * minimum(c, 1)\nz = where(t < 0.5, x, 0) + (t < u)",
+       {{"the sign does not matter", "scalar(s) > 0", "0 * scalar(s) == 0"},
+        {"nothing is clipped", "min(scalar(c), 1)", "scalar(c)"},
+        {"the bound is another", "< 0.5", "< 0.55"},
+        {"there is no bound", "scalar(t) < 0.5", "0 * scalar(t) < 0.5"},
+        {"the second scalar is larger", "scalar(t) < scalar(u)",
+         "0 * scalar(t) < 1 + 0 * scalar(u)"},
+        {"the second scalar is smaller", "scalar(t) < scalar(u)",
+         "0 * scalar(t) > 1 + 0 * scalar(u)"}}},
       {"two vectors of two programs",
        {"store(a, tile(x[M, N]) * per_row(left[M]))\n",
         "store(b, tile(a[M, N]) + per_row(right[M]) + per_row(steps[M]:i32))\n"},
