@@ -128,6 +128,14 @@ ChainTensors tensors_of(std::span<const Program> programs) {
   return tensors;
 }
 
+std::vector<double> numbers_of(std::span<const Program> programs) {
+  std::vector<double> numbers;
+  for (const Program& program : programs)
+    for (const Step& step : program.steps)
+      if (program::is_constant(step)) numbers.push_back(step.number());
+  return numbers;
+}
+
 TensorValues evaluate_chain(std::span<const Program> programs, const DimValues& sizes,
                             const TensorValues& inputs) {
   TensorValues known = inputs;

@@ -36,6 +36,9 @@ struct ChainInputs {
 };
 ChainInputs chain_inputs(std::span<const Program> programs, const DimValues& sizes, uint64_t seed);
 
+// The constants of the programs, with which inputs may be compared.
+std::vector<double> numbers_of(std::span<const Program> programs);
+
 // What the programs store. Throws Error as evaluate does.
 TensorValues evaluate_chain(std::span<const Program> programs, const DimValues& sizes,
                             const TensorValues& inputs);

@@ -42,8 +42,13 @@ class WrittenBackward {
     lift_forward();
     const measure::ChainInputs drawn = measure::chain_inputs(forward, sizes, seed);
     scales_ = measure::scaled_inputs(drawn.values, drawn.uses, drawn.decls);
+    std::vector<double> numbers = measure::numbers_of(forward);
+    for (const double number : measure::numbers_of(backward)) numbers.push_back(number);
+    for (const auto& others : {measure::reaching_inputs, measure::meeting_inputs})
+      for (measure::ScaledInputs& one : others(drawn.values, drawn.uses, drawn.decls, numbers))
+        scales_.push_back(std::move(one));
     scales_.insert(scales_.begin(), {"", drawn.values});
-    const auto evaluations = static_cast<double>(6 * kDirections * scales_.size());
+    const auto evaluations = 6 * static_cast<double>(kDirections + scales_.size());
     measure::require_short(forward, sizes, evaluations * static_cast<double>(drawn.values.size()));
     measure::require_short(backward, sizes, static_cast<double>(scales_.size()));
     const auto known = measure::evaluate_chain(forward, sizes, drawn.values);

@@ -271,10 +271,8 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
       measure::scaled_inputs(inputs.values, inputs.uses, inputs.decls);
   for (measure::ScaledInputs& one : measure::edge_inputs(inputs.values, inputs.uses, inputs.decls))
     others.push_back(std::move(one));
-  std::vector<double> numbers = wanted.numbers;
-  for (const Program& program : programs) {
-    for (const Step& step : program.steps) numbers.push_back(step.number());
-  }
+  std::vector<double> numbers = measure::numbers_of(programs);
+  numbers.insert(numbers.end(), wanted.numbers.begin(), wanted.numbers.end());
   for (measure::ScaledInputs& one :
        measure::reaching_inputs(inputs.values, inputs.uses, inputs.decls, numbers))
     others.push_back(std::move(one));

@@ -275,6 +275,16 @@ const std::vector<Backward>& backwards() {
        {"u = random(scalar(seed), per_row(row[M]:i32), column_index(N))\n"
         "store(dx, where(u < 0.3, 0, tile(dy[M, N]) / 0.7))\n"},
        {{"the mask is another", "random(scalar(seed)", "random(scalar(seed) + 1"}}},
+      {"clips that only large inputs reach, and scalars on one side of theirs",
+       "store(y, where(scalar(s) > 0, min(tile(x[M, N]), 100), 0) * min(scalar(n), 1))\n"
+       "store(l, where(per_row(t[M]:i32) == -100, 0, tile(z[M, N])))\n",
+       {"dy = where(scalar(s) > 0, tile(dy[M, N]), 0) * min(scalar(n), 1)\n"
+        "store(dx, where(tile(x[M, N]) < 100, dy, 0))\n"
+        "store(dz, where(per_row(t[M]:i32) == -100, 0, tile(dl[M, N])))\n"},
+       {{"what is clipped has a gradient", "tile(x[M, N]) < 100", "tile(x[M, N]) < 9000"},
+        {"the sign does not matter", "scalar(s) > 0", "0 * scalar(s) == 0"},
+        {"the scalar is not clipped", "min(scalar(n), 1)", "scalar(n)"},
+        {"no class is ignored", "== -100", "== -900"}}},
       {"an intermediate value",
        "z = gemm(x[M, K], w[N, K])\nstore(z, z)\nstore(a, z * sigmoid(z))\n",
        {"z = tile(z[M, N])\ns = sigmoid(z)\n"
