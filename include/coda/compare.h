@@ -26,6 +26,7 @@ struct ComparedTensor {
   int64_t differing = 0;    // number of elements that differ
   int64_t nan = 0;          // elements that are NaN in both results
   bool may_be_nan = false;  // whether NaN elements are declared as intended; else they are an error
+  int64_t overflowing = 0;  // elements that only the wanted values have as finite numbers
   std::vector<std::string> examples{};  // "[0, 3]: 1.5, wanted 0.5"
   std::string remark{};                 // other observations: different shapes, a constant factor
   bool is_right() const { return differing == 0 && error <= bound && (nan == 0 || may_be_nan); }
@@ -34,7 +35,8 @@ struct ComparedTensor {
 struct Comparison {
   std::vector<ComparedTensor> tensors{};
   std::vector<std::string> left_out{};  // tensors that were stored and not compared
-  // Inputs that lost precision when they were stored; scalars that were taken as counts.
+  // Inputs that lost precision when they were stored; scalars that were taken as counts; results
+  // that overflow for larger or smaller inputs where the formula does not.
   std::vector<std::string> notes{};
   bool is_right() const;
 };

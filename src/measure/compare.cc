@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "base/nearest_name.h"
 #include "base/relative_error.h"
@@ -89,6 +90,7 @@ ComparedTensor compared(const std::string& name, Array stored, Array wanted, con
   if (terms.only_finite) {
     for (size_t i = 0; i < stored.values.size(); ++i) {
       if (std::isfinite(stored.values[i]) && std::isfinite(wanted.values[i])) continue;
+      result.overflowing += std::isfinite(wanted.values[i]) ? 1 : 0;
       stored.values[i] = wanted.values[i] = 0;
     }
   }
@@ -276,10 +278,15 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
   for (measure::ScaledInputs& one :
        measure::reaching_inputs(inputs.values, inputs.uses, inputs.decls, numbers))
     others.push_back(std::move(one));
+  std::set<std::string> overflowing;
   const auto compare_too = [&](const measure::ScaledInputs& other) {
     const Comparison of_other = compare(other.values, true);
     for (size_t i = 0; i < of_other.tensors.size(); ++i) {
       const ComparedTensor& tensor = of_other.tensors[i];
+      if (tensor.overflowing > 0 && overflowing.insert(tensor.name).second)
+        result.notes.push_back(other.words + " " + std::to_string(tensor.overflowing) + " of " +
+                               std::to_string(tensor.elements) + " elements of " + tensor.name +
+                               " are not finite, where the formula's are");
       if (tensor.is_right() || !result.tensors[i].is_right()) continue;
       result.tensors[i] = tensor;
       result.tensors[i].remark = other.words + (tensor.remark.empty() ? "" : ", " + tensor.remark);

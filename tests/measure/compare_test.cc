@@ -14,8 +14,10 @@ namespace coda {
 namespace comparisons {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 const DimValues kSizes{{"M", 5}, {"N", 150}, {"K", 3}};  // more columns than two partials have
 
@@ -107,6 +109,19 @@ TEST(Compare, ClampsAndSmallNumbersThatAreAddedAreCompared) {
   EXPECT_TRUE(compared({"row_partial(l, log_sum_exp(tile(x[M, N]) * 100))"},
                        "l = log(sum(exp(100 * x), axis=1))")
                   .is_right());
+}
+
+TEST(Compare, ResultsThatOverflowWhereTheFormulaDoesNotAreNoted) {
+  const std::string softplus = "maximum(100 * x, 0) + log1p(exp(-abs(100 * x)))";
+  const Comparison overflows =
+      compared({"store(y, log(1 + exp(100 * tile(x[M, N]))))"}, "y = " + softplus);
+  EXPECT_TRUE(overflows.is_right()) << text(overflows);
+  EXPECT_THAT(overflows.notes, Contains(HasSubstr("elements of y are not finite, where the "
+                                                  "formula's are")));
+  EXPECT_THAT(compared({"z = 100 * tile(x[M, N])\nstore(y, max(z, 0) + log(1 + exp(-abs(z))))"},
+                       "y = " + softplus)
+                  .notes,
+              IsEmpty());
 }
 
 TEST(Compare, ADifferenceOfOneElementIsFound) {
