@@ -138,9 +138,9 @@ __device__ __forceinline__ void transpose_quad(u32 (&words)[4]) {
 }
 
 // store_rows() of whole rows, in pieces of 16 bytes where memory allows it.
-template <Element kElement, u32 kRows, u32 kColumns, class FactorOf>
+template <Element kElement, u32 kRows, u32 kWidth, u32 kColumns, class FactorOf>
 __device__ __forceinline__ void store_whole_rows(const TokenRows<kColumns>& to, u32 first,
-                                                 const Accumulators<kRows, kColumns>& sums,
+                                                 const Accumulators<kRows, kWidth>& sums,
                                                  FactorOf factor_of) {
   if (!to.is_aligned) return store_rows<kElement>(to, first, 0, sums, factor_of);
   static_assert(kColumns % 32 == 0);

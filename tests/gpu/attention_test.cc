@@ -245,6 +245,7 @@ const AttentionCase kHeadSizes[] = {
     {1, 70, 2, 2, 40, 24, true, 0, 0, DType::bf16},
     {1, 66, 2, 1, 72, 33, true, 20, 0, DType::f16},
     {1, 130, 2, 1, 128, 128, true, 0, 0, DType::bf16},
+    {1, 140, 1, 1, 80, 96, true, 0, 0, DType::f16},
     {1, 70, 1, 1, 192, 128, true, 0, 0, DType::bf16},
     {1, 90, 1, 1, 256, 256, true, 0, 30, DType::bf16},
 };
@@ -459,13 +460,16 @@ TEST(Attention, TilesFit) {
 TEST(Attention, HopperTilesFit) {
   using namespace device::attention;
   int taken = 0;
-  for (uint32_t dim = 8; dim <= kMostHeadDim; dim += 8) {
-    const HeadShape head{.dim = dim, .value_dim = dim, .packed = true};
-    if (!sm90::takes(head)) continue;
-    ++taken;
-    const sm90::ForwardTiles tiles = sm90::hopper_tiles(head);
-    EXPECT_LE(forward_layout(head, tiles).bytes, device::kSharedMemoryPerBlock) << dim;
-    EXPECT_LE(tiles.producer_registers + tiles.consumers * tiles.consumer_registers, 512u) << dim;
+  for (uint32_t dim = 8; dim <= kMostHeadDim + 8; dim += 8) {
+    for (uint32_t value_dim = 8; value_dim <= kMostHeadDim + 8; value_dim += 8) {
+      const HeadShape head{.dim = dim, .value_dim = value_dim, .packed = true};
+      if (!sm90::takes(head)) continue;
+      ++taken;
+      const sm90::ForwardTiles tiles = sm90::hopper_tiles(head);
+      EXPECT_LE(forward_layout(head, tiles).bytes, device::kSharedMemoryPerBlock)
+          << dim << " and " << value_dim;
+      EXPECT_LE(tiles.producer_registers + tiles.consumers * tiles.consumer_registers, 512u);
+    }
   }
   EXPECT_GT(taken, 0);
 }

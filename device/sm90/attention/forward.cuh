@@ -74,7 +74,7 @@ struct Shared {
     return start + (kLayout.keys + stage * block_bytes(kTiles.keys, kHead.dim));
   }
   __device__ __forceinline__ SharedAddress values(u32 stage) const {
-    return start + (kLayout.values + stage * block_bytes(kTiles.keys, kHead.value_dim));
+    return start + (kLayout.values + stage * block_bytes(kTiles.keys, output_columns(kHead)));
   }
   __device__ __forceinline__ SharedAddress barrier(u32 index) const {
     return start + (kLayout.barriers + index * kBarrierBytes);
@@ -187,7 +187,7 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
   walk_tiles<kHead, kTiles>(sizes, [&](const Tile<kHead, kTiles>& tile) {
     const u32 first_query = tile.first_query + consumer * kWgmmaM;  // of this warpgroup
     OnlineSoftmax<2> softmax(form.exponent());
-    Accumulators<16, kHead.value_dim> output;
+    Accumulators<16, output_columns(kHead)> output;
     output.clear();
     if (kHead.packed) {
       const u32 row = thread_index() % kWarpgroupSize;
@@ -209,7 +209,8 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
     const auto issue_block_output = [&](const Probabilities& p) {
       wgmma_fence();
       issue_output<kElement>(
-          output, p, values_start + values.stage * (block_bytes(kKeys, kHead.value_dim) >> 4));
+          output, p,
+          values_start + values.stage * (block_bytes(kKeys, output_columns(kHead)) >> 4));
       wgmma_commit();
     };
     const auto make_block_values = [&](Accumulators<16, kKeys>& scores, u32 block) {

@@ -27,6 +27,12 @@ constexpr u32 panels(u32 columns) { return ceil_div(columns, kBlockK); }
 constexpr u32 panel_bytes(u32 rows) { return rows * kSwizzleBytes; }
 constexpr u32 block_bytes(u32 rows, u32 columns) { return panels(columns) * panel_bytes(rows); }
 
+// Columns of the output's accumulators. Those behind the head's have values of no meaning, which
+// are not stored.
+constexpr u32 output_columns(const HeadShape& head) {
+  return head.value_dim <= 64 ? 64 : head.value_dim <= 128 ? 128 : 256;
+}
+
 // Offsets in shared memory.
 struct ForwardLayout {
   u32 keys, values, spans, barriers, bytes;
@@ -35,19 +41,23 @@ constexpr ForwardLayout forward_layout(const HeadShape& head, const ForwardTiles
   ForwardLayout layout{};
   layout.keys = block_bytes(tiles.queries(), head.dim);
   layout.values = layout.keys + tiles.stages * block_bytes(tiles.keys, head.dim);
-  layout.spans = layout.values + tiles.stages * block_bytes(tiles.keys, head.value_dim);
+  layout.spans = layout.values + tiles.stages * block_bytes(tiles.keys, output_columns(head));
   layout.barriers = layout.spans + tiles.queries() * span_bytes(head);
   layout.bytes = layout.barriers + (2 + 4 * tiles.stages) * kBarrierBytes;
   return layout;
 }
 
-// The sizes of heads that the kernel takes. For others, device/attention/ has kernels.
+// The sizes of heads that the kernel takes: those that leave few of the accumulators' columns
+// unused. For others, device/attention/ has kernels.
 constexpr bool takes(const HeadShape& head) {
-  return head.dim == head.value_dim && (head.dim == 64 || head.dim == 128 || head.dim == 256);
+  return head.dim >= 64 && head.dim <= kMostHeadDim && head.dim % kWgmmaK == 0 &&
+         head.value_dim <= kMostHeadDim && head.value_dim % 32 == 0 &&
+         4 * head.value_dim >= 3 * output_columns(head);
 }
 
 constexpr ForwardTiles hopper_tiles(const HeadShape& head) {
-  if (head.dim == 256) return {.keys = 64, .producer_registers = 24, .consumer_registers = 240};
+  if (output_columns(head) == 256 || head.dim > 192)
+    return {.keys = 64, .producer_registers = 24, .consumer_registers = 240};
   return {};
 }
 
