@@ -38,26 +38,6 @@ struct TokenRows {
   }
 };
 
-// Copies a piece of any token and column to place(); what does not exist becomes 0.
-template <u32 kColumns, class Place>
-__device__ __forceinline__ void copy_piece(Place place, const TokenRows<kColumns>& from, u32 token,
-                                           u32 column) {
-  const bool exists = token < from.tokens && column < kColumns;
-  const u32 count = exists ? smaller(kColumns - column, kPiece) : 0;
-  const u64 address = exists ? from.at(token, column) : from.first;
-  if (from.is_aligned) {
-    sm80::copy_async(place(), address, count * kElementBytes);
-  } else {
-    const u16* const elements = reinterpret_cast<const u16*>(address);
-    u32 words[kPiece / 2] = {};
-#pragma unroll
-    for (u32 i = 0; i < kPiece; ++i) {
-      if (i < count) words[i / 2] |= static_cast<u32>(elements[i]) << i % 2 * 16;
-    }
-    sm80::store_piece(place(), words);
-  }
-}
-
 // Copies kRows tokens from `first` on; the copies belong to the calling threads' next group.
 template <u32 kRows, u32 kWidth, u32 kColumns>
 __device__ __forceinline__ void copy_rows(const SharedRows<kWidth>& to,
@@ -91,7 +71,20 @@ __device__ __forceinline__ void copy_rows(const SharedRows<kWidth>& to,
   for (u32 piece = thread; piece < kPieces; piece += kThreads) {
     const u32 row = piece / kRowPieces;
     const u32 column = piece % kRowPieces * kPiece;
-    copy_piece([&] { return to.at(row, column); }, from, first + row, column);
+    const bool exists = first + row < from.tokens && column < kColumns;
+    const u32 count = exists ? smaller(kColumns - column, kPiece) : 0;
+    const u64 address = exists ? from.at(first + row, column) : from.first;
+    if (from.is_aligned) {
+      sm80::copy_async(to.at(row, column), address, count * kElementBytes);
+    } else {
+      const u16* const elements = reinterpret_cast<const u16*>(address);
+      u32 words[kPiece / 2] = {};
+#pragma unroll
+      for (u32 i = 0; i < kPiece; ++i) {
+        if (i < count) words[i / 2] |= static_cast<u32>(elements[i]) << i % 2 * 16;
+      }
+      sm80::store_piece(to.at(row, column), words);
+    }
   }
 }
 

@@ -57,10 +57,14 @@ __device__ __forceinline__ void make_values(Accumulators<kRows, kColumns>& score
 #pragma unroll
   for (u32 row = 0; row < kRows / 8; ++row) {
     const TokenSpan span = span_of(row);
+    // Relative to the thread's first column, so that each comparison is with a constant.
+    const int own_first = static_cast<int>(first + column_of(0));
+    const int begin = static_cast<int>(span.first) - own_first;
+    const int end = static_cast<int>(span.last) - own_first;
 #pragma unroll
     for (u32 i = 0; i < kColumns / 4; ++i) {
-      const u32 token = first + column_of(i);
-      if (token < span.first || token >= span.last) scores.at(row, i) = -kInfinity;
+      const int column = static_cast<int>(i / 2 * 8 + i % 2);
+      if (column < begin || column >= end) scores.at(row, i) = -kInfinity;
     }
   }
 }

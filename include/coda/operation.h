@@ -80,11 +80,25 @@ struct OperationCall {
 // was prepared for, with any row stride. Only one thread at a time calls it.
 using CpuKernel = std::function<void(std::span<const TensorView> tensors)>;
 
+// A descriptor by which a kernel for Hopper loads boxes of a tensor of 16-bit elements with the
+// copy engine (device/sm90/ptx/tma_matrices.cuh). The tensor is a stack of matrices of
+// `matrix_rows` rows. Its rows may begin anywhere: the backend copies a tensor that the engine
+// cannot address.
+struct GpuTensorMap {
+  size_t tensor = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t matrix_rows = 0;
+  uint32_t box_rows = 0;
+  uint32_t box_cols = 0;  // 64: then rows of a box are swizzled over 128 bytes
+};
+
 // A GPU kernel as CUDA text, which is compiled on the machine that runs it:
 //   <code>
 //   extern "C" __global__ void <name>(...) { <body> }
 // In the body, p(i) is the address of tensor i (operands, then results) as a 64-bit integer, and
 // n(i) is numbers[i], 32 bits. Behind the last tensor, p(i) is the address of the call's scratch.
+// m(i) is the address of the descriptor maps[i].
 // The text may include only files of device/ ("device/element.cuh" loads and stores elements of any
 // type).
 struct GpuKernel {
@@ -92,6 +106,7 @@ struct GpuKernel {
   std::string code;
   std::string body;
   std::vector<uint32_t> numbers;
+  std::vector<GpuTensorMap> maps = {};
   uint32_t grid = 1;     // blocks
   uint32_t threads = 1;  // per block; a thread has at most 65536 / threads registers
   uint32_t shared_bytes = 0;

@@ -90,14 +90,21 @@ struct Call {
             .shared_bytes = shared_bytes};
   }
   // The kernel of device/sm90/attention/forward.cuh: a CTA for each multiprocessor.
-  GpuKernel hopper_kernel(const std::string& body, uint32_t multiprocessors) const {
+  GpuKernel hopper_kernel(const std::string& results, uint32_t multiprocessors) const {
     const tensor_cores::sm90::ForwardTiles tiles = tensor_cores::sm90::hopper_tiles(head());
     const int64_t count =
         ceil_div(shape.tokens, int64_t{tiles.queries()}) * shape.sequences * shape.heads;
+    const auto map = [&](size_t tensor, int64_t columns, uint32_t box_rows) {
+      return GpuTensorMap{tensor, rows, columns, shape.tokens, box_rows, device::kBlockK};
+    };
     return {.name = "attention_forward",
             .code = tensor_core_code("sm90/attention/forward.cuh"),
-            .body = sizes_text() + body,
+            .body = sizes_text() + "  attention::sm90::forward<kHead>(sizes, {m(0), m(1), m(2)}, " +
+                    results + ");\n",
             .numbers = numbers,
+            .maps = {map(0, shape.heads * shape.head_dim, tiles.queries()),
+                     map(1, shape.kv_heads * shape.head_dim, tiles.keys),
+                     map(2, shape.kv_heads * shape.value_dim, tiles.keys)},
             .grid = static_cast<uint32_t>(std::min(count, int64_t{multiprocessors})),
             .threads = tiles.threads(),
             .shared_bytes = forward_layout(head(), tiles).bytes};
@@ -158,14 +165,14 @@ std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
 std::vector<GpuKernel> attention_kernels(const OperationCall& call) {
   const size_t y = call.operands, lse = y + 1;
   const Call c = checked(call, lse);
+  const std::string results = head_rows(y) + ", " + address_and_stride(lse);
   const std::string tensors = "(sizes, " + head_rows(0) + ", " + head_rows(1) + ", " +
-                              head_rows(2) + ",\n      " + head_rows(y) + ", " +
-                              address_and_stride(lse) + ");\n";
+                              head_rows(2) + ",\n      " + results + ");\n";
   if (!c.uses_tensor_cores())
     return {
         c.row_kernel("attention", "  attention_forward" + c.arguments + tensors, c.shape.heads)};
   if (call.gpu_target == "sm90" && tensor_cores::sm90::takes(c.head()))
-    return {c.hopper_kernel("  attention::sm90::forward<kHead>" + tensors, call.multiprocessors)};
+    return {c.hopper_kernel(results, call.multiprocessors)};
   const tensor_cores::Tiles tiles = forward_tiles(c.head());
   return {c.tensor_core_kernel("attention_forward", "forward",
                                "  attention::forward<kHead>" + tensors, tiles.rows(), c.shape.heads,

@@ -182,7 +182,8 @@ class HostKernel {
                          strides[map.tensor],
                          map.box_rows,
                          map.box_columns,
-                         element};
+                         element,
+                         map.matrix_rows};
       append(&host, sizeof(host));
       arguments.resize((arguments.size() + 127) / 128 * 128);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's forward for Hopper: what device/attention/forward.cuh computes, by wgmma in
-// persistent CTAs. A producer warpgroup copies queries, keys and values; each consumer warpgroup
+// persistent CTAs. A producer loads queries, keys and values by TMA; each consumer warpgroup
 // has 64 of the tile's queries. A consumer issues the scores of the next block before the product
 // of this block's probabilities with its values. So the softmax of the next block runs under that
 // product, and under the products of the other consumers, which take turns at the tensor cores.
@@ -15,7 +15,6 @@
 #include "device/sm90/attention/operands.cuh"
 #include "device/sm90/pipeline.cuh"
 #include "device/sm90/ptx/registers.cuh"
-#include "device/sm90/ptx/tma.cuh"
 
 namespace coda::device::attention::sm90 {
 
@@ -94,12 +93,12 @@ struct Shared {
 
   __device__ __forceinline__ void init_barriers() const {
     constexpr u32 kConsumerWarps = kTiles.consumers * kWarpgroupSize / kWarpSize;
-    barrier_init(queries_full(), kWarpgroupSize);
+    barrier_init(queries_full(), 1);
     barrier_init(queries_empty(), kConsumerWarps);
     for (u32 stage = 0; stage < kTiles.stages; ++stage) {
-      barrier_init(keys_full(stage), kWarpgroupSize);
+      barrier_init(keys_full(stage), 1);
       barrier_init(keys_empty(stage), kConsumerWarps);
-      barrier_init(values_full(stage), kWarpgroupSize);
+      barrier_init(values_full(stage), 1);
       barrier_init(values_empty(stage), kConsumerWarps);
     }
     fence_barrier_init();
@@ -127,37 +126,40 @@ struct Turns {
   }
 };
 
+// Descriptors of q, k and v, whose boxes are a panel of a tile's queries and of a block of keys.
+struct ForwardMaps {
+  const TensorMap *q, *k, *v;
+};
+
+// Run by one thread.
 template <HeadShape kHead, ForwardTiles kTiles>
 __device__ __forceinline__ void produce(const Shared<kHead, kTiles>& shared,
-                                        const AttentionSizes& sizes, const HeadRows& q,
-                                        const HeadRows& k, const HeadRows& v) {
+                                        const AttentionSizes& sizes, const ForwardMaps& maps) {
   PipelineState<1> queries;
   PipelineState<kTiles.stages> keys, values;
   walk_tiles<kHead, kTiles>(sizes, [&](const Tile<kHead, kTiles>& tile) {
     const u32 kv_head = tile.head / sizes.group();
-    const TokenRows<kHead.dim> key_rows(k, tile.sequence, sizes.sequence, kv_head);
-    const TokenRows<kHead.value_dim> value_rows(v, tile.sequence, sizes.sequence, kv_head);
-    const auto copy_values = [&](u32 block) {
+    const auto load_values = [&](u32 block) {
       barrier_wait(shared.values_empty(values.stage), values.phase ^ 1);
-      copy_block<kTiles.keys>(shared.values(values.stage), value_rows, block * kTiles.keys,
-                              shared.values_full(values.stage));
+      load_block<kTiles.keys, kHead.value_dim>(shared.values(values.stage), maps.v, tile.sequence,
+                                               kv_head, block * kTiles.keys,
+                                               shared.values_full(values.stage));
       values.advance();
     };
     if (tile.block >= tile.end) return;
     barrier_wait(shared.queries_empty(), queries.phase ^ 1);
-    copy_block<kTiles.queries()>(shared.queries(),
-                                 TokenRows<kHead.dim>(q, tile.sequence, sizes.sequence, tile.head),
-                                 tile.first_query, shared.queries_full());
+    load_block<kTiles.queries(), kHead.dim>(shared.queries(), maps.q, tile.sequence, tile.head,
+                                            tile.first_query, shared.queries_full());
     queries.advance();
     // In the order in which consumers use them.
     for (u32 block = tile.block; block < tile.end; ++block) {
       barrier_wait(shared.keys_empty(keys.stage), keys.phase ^ 1);
-      copy_block<kTiles.keys>(shared.keys(keys.stage), key_rows, block * kTiles.keys,
-                              shared.keys_full(keys.stage));
+      load_block<kTiles.keys, kHead.dim>(shared.keys(keys.stage), maps.k, tile.sequence, kv_head,
+                                         block * kTiles.keys, shared.keys_full(keys.stage));
       keys.advance();
-      if (block != tile.block) copy_values(block - 1);
+      if (block != tile.block) load_values(block - 1);
     }
-    copy_values(tile.end - 1);
+    load_values(tile.end - 1);
   });
 }
 
@@ -170,8 +172,8 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
   using Probabilities = LeftFragments<16, kKeys>;
   const ScoreForm<kHead.capped> form(sizes);
   const Turns<kTiles> turns{consumer};
-  const StoredSpans spans{shared.start + (Shared<kHead, kTiles>::kLayout.spans +
-                                          consumer * kWgmmaM * span_bytes(kHead))};
+  const StoredSpans spans{shared.start + Shared<kHead, kTiles>::kLayout.spans};  // of the tile
+  const StoredSpans own_spans{spans.start + consumer * kWgmmaM * span_bytes(kHead)};
   const u32 queries_start =
       __shfl_sync(~0u, rows_descriptor(shared.queries() + consumer * kWgmmaM * kSwizzleBytes), 0);
   const u32 keys_start = __shfl_sync(~0u, rows_descriptor(shared.keys(0)), 0);
@@ -192,14 +194,9 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
     if (kHead.packed) {
       const u32 row = thread_index() % kWarpgroupSize;
       named_barrier_sync(static_cast<u32>(NamedBarrier::warpgroup) + consumer, kWarpgroupSize);
-      if (row < kWgmmaM) spans.store(row, sizes.keys_of(tile.sequence, first_query + row));
+      if (row < kWgmmaM) own_spans.store(row, sizes.keys_of(tile.sequence, first_query + row));
       named_barrier_sync(static_cast<u32>(NamedBarrier::warpgroup) + consumer, kWarpgroupSize);
     }
-    // Waits for a block that other threads copied, which wgmma then reads.
-    const auto wait_full = [](SharedAddress full, u32 phase) {
-      barrier_wait(full, phase);
-      fence_async_proxy();
-    };
     const auto issue_block_scores = [&](Accumulators<16, kKeys>& scores) {
       wgmma_fence();
       issue_scores<kElement, kHead.dim, kTiles.queries()>(
@@ -216,13 +213,13 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
     const auto make_block_values = [&](Accumulators<16, kKeys>& scores, u32 block) {
       const u32 first_key = block * kKeys;
       const bool sees_all =
-          kHead.packed ? spans.all_have(kWgmmaM, first_key, kKeys)
+          kHead.packed ? own_spans.all_have(kWgmmaM, first_key, kKeys)
                        : sizes.sees_all(tile.sequence, first_query, kWgmmaM, first_key, kKeys);
       make_values(
           scores, form, !sees_all,
           [&](u32 own) {
             const u32 row = row_of<16>(own);
-            return kHead.packed ? spans.at(row - consumer * kWgmmaM)
+            return kHead.packed ? spans.at(row)
                                 : sizes.keys_of(tile.sequence, tile.first_query + row);
           },
           first_key);
@@ -230,8 +227,8 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
 
     if (tile.block < tile.end) {
       Probabilities p;
-      wait_full(shared.queries_full(), queries.phase);
-      wait_full(shared.keys_full(keys.stage), keys.phase);
+      barrier_wait(shared.queries_full(), queries.phase);
+      barrier_wait(shared.keys_full(keys.stage), keys.phase);
       {
         Accumulators<16, kKeys> scores;
         issue_block_scores(scores);
@@ -243,13 +240,13 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
         softmax.raise(scores);  // the output is still 0
         softmax.exponentiate(scores);
         p = rounded<kElement>(scores);
-        if (tile.block + 1 < tile.end) wait_full(shared.keys_full(keys.stage), keys.phase);
+        if (tile.block + 1 < tile.end) barrier_wait(shared.keys_full(keys.stage), keys.phase);
       }
       for (u32 block = tile.block + 1; block < tile.end; ++block) {
         Accumulators<16, kKeys> scores;
         turns.enter();
         issue_block_scores(scores);
-        wait_full(shared.values_full(values.stage), values.phase);
+        barrier_wait(shared.values_full(values.stage), values.phase);
         issue_block_output(p);
         turns.leave();
         wgmma_wait<1>();
@@ -259,10 +256,9 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
         make_block_values(scores, block);
         const Rescale<2> rescale = softmax.raise(scores);
         softmax.exponentiate(scores);
-        // The assembler moves no exponential behind this wait, so all of them run under the
-        // product.
+        // The assembler moves no exponential behind this wait: they run under the product.
         pin_registers(sums_of(scores));
-        if (block + 1 < tile.end) wait_full(shared.keys_full(keys.stage), keys.phase);
+        if (block + 1 < tile.end) barrier_wait(shared.keys_full(keys.stage), keys.phase);
         wgmma_wait<0>();
         pin_registers(sums_of(output));
         release(shared.values_empty(values.stage));
@@ -272,7 +268,7 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
       }
       release(shared.queries_empty());
       queries.advance();
-      wait_full(shared.values_full(values.stage), values.phase);
+      barrier_wait(shared.values_full(values.stage), values.phase);
       issue_block_output(p);
       wgmma_wait<0>();
       pin_registers(sums_of(output));
@@ -288,11 +284,11 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
   });
 }
 
-// Tensors as for attention::forward. Any number of CTAs.
+// Tensors as for attention::forward, of which this kernel reads q, k and v by `maps`. Any number of
+// CTAs.
 template <HeadShape kHead, ForwardTiles kTiles = hopper_tiles(kHead)>
-__device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadRows& q,
-                                        const HeadRows& k, const HeadRows& v, const HeadRows& y,
-                                        u64 lse, u32 lse_stride) {
+__device__ __forceinline__ void forward(const AttentionSizes& sizes, const ForwardMaps& maps,
+                                        const HeadRows& y, u64 lse, u32 lse_stride) {
   const Shared<kHead, kTiles> shared{launch_memory()};
   if (thread_index() == 0) shared.init_barriers();
   synchronize_block();
@@ -300,7 +296,7 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
   const u32 warpgroup = __shfl_sync(~0u, thread_index() / kWarpgroupSize, 0);
   if (warpgroup == kTiles.consumers) {
     release_registers<kTiles.producer_registers>();
-    produce(shared, sizes, q, k, v);
+    if (thread_index() % kWarpgroupSize == 0) produce(shared, sizes, maps);
   } else {
     claim_registers<kTiles.consumer_registers>();
     consume(shared, warpgroup, sizes, y, lse, lse_stride);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of Hopper's attention in shared memory: how a producer copies blocks of rows to
-// where wgmma reads them, and the two matrix products.
+// The operands of Hopper's attention in shared memory: how a thread loads blocks of rows to where
+// wgmma reads them, and the two matrix products.
 // Each warp of a warpgroup holds its accumulators as those of 16 rows of mma.sync
 // (device/attention/fragments.cuh), so scores and softmax are the same code.
 #pragma once
@@ -8,54 +8,21 @@
 #include "device/attention/head_rows.cuh"
 #include "device/layout/wgmma_descriptor.cuh"
 #include "device/sm90/attention/tiles.cuh"
-#include "device/sm90/ptx/copy_arrival.cuh"
+#include "device/sm90/ptx/tma_matrices.cuh"
 #include "device/sm90/ptx/wgmma_registers.cuh"
 
 namespace coda::device::attention::sm90 {
 
-// Copies kRows tokens from `first` on, by a warpgroup whose threads then arrive at `full`.
+// Loads kRows tokens of a head of kColumns columns, from token `first` of a sequence on. What the
+// last panel has behind the head's columns has no meaning.
 template <u32 kRows, u32 kColumns>
-__device__ __forceinline__ void copy_block(SharedAddress to, const TokenRows<kColumns>& from,
-                                           u32 first, SharedAddress full) {
-  constexpr u32 kPanelPieces = kSwizzleBytes / 16;
-  constexpr u32 kTurnRows = kWarpgroupSize / kPanelPieces;  // a multiple of the swizzle's period
-  const u32 thread = thread_index_anew() % kWarpgroupSize;
-  const u32 row = thread / kPanelPieces;
-  const u32 column = thread % kPanelPieces * kPiece;
-  const SharedAddress own = to + swizzle_128b(row * kSwizzleBytes + column * kElementBytes);
-  // A head's last panel may be narrower than the others.
-  const auto each_panel = [&](auto visit) {
+__device__ __forceinline__ void load_block(SharedAddress to, const TensorMap* map, u32 sequence,
+                                           u32 head, u32 first, SharedAddress full) {
+  barrier_arrive_expect(full, block_bytes(kRows, kColumns));
 #pragma unroll
-    for (u32 panel = 0; panel < panels(kColumns); ++panel) {
-      if (kColumns % kBlockK == 0 || panel * kBlockK + column < kColumns) visit(panel);
-    }
-  };
-  if (from.is_aligned && first + kRows <= from.tokens) {
-    u64 address = from.at(first + row, column);
-#pragma unroll
-    for (u32 turn = 0; turn < kRows / kTurnRows; ++turn) {
-      each_panel([&](u32 panel) {
-        coda::device::sm80::copy_async(
-            own + (panel * panel_bytes(kRows) + turn * kTurnRows * kSwizzleBytes),
-            address + panel * kSwizzleBytes);
-      });
-      address += wide_product(kTurnRows, from.stride);
-    }
-  } else {
-#pragma unroll 1
-    for (u32 turn = 0; turn < kRows / kTurnRows; ++turn) {
-      each_panel([&](u32 panel) {
-        const auto place = [&] {
-          return own + (panel * panel_bytes(kRows) + turn * kTurnRows * kSwizzleBytes);
-        };
-        copy_piece(place, from, first + row + turn * kTurnRows, panel * kBlockK + column);
-      });
-    }
-  }
-  if (from.is_aligned) {
-    barrier_arrive_when_copied(full);
-  } else {
-    barrier_arrive(full);
+  for (u32 panel = 0; panel < panels(kColumns); ++panel) {
+    tma_load_of_matrix(to + panel * panel_bytes(kRows), map, head * kColumns + panel * kBlockK,
+                       first, sequence, full);
   }
 }
 

@@ -21,6 +21,9 @@ struct TensorMapSpec {
   int64_t column_offset = 0;
   int64_t rows = 0;
   int64_t columns = 0;
+  // If not 0, the rectangle is a stack of matrices of so many rows, and boxes have a third
+  // coordinate, the matrix.
+  int64_t matrix_rows = 0;
   uint32_t box_rows = 0;
   uint32_t box_columns = 0;  // at most 128 bytes; also determines the swizzle (tensor_map.h)
 

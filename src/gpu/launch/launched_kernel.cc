@@ -222,7 +222,8 @@ Rectangle LaunchedKernel::rectangle_of(const Binding& binding, const TensorMapSp
       .dtype = view.dtype,
       .rows = spec.rows,
       .columns = spec.columns,
-      .row_stride = view.row_stride};
+      .row_stride = view.row_stride,
+      .matrix_rows = spec.matrix_rows};
   for (const Staged& staged : binding.staged) {
     if (staged.tensor != spec.tensor || !same_rectangle(staged.original, rectangle)) continue;
     rectangle.address = scratch_.address() + staged.offset;

@@ -40,15 +40,26 @@ KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
   launch.function = kernel.name;
   launch.source =
       "#include \"device/arguments.cuh\"\n#include \"device/ptx/dependent_launch.cuh\"\n" +
-      kernel.code + "\nusing Arguments = coda::device::KernelArguments<0, " +
-      std::to_string(pointers) + ", " + std::to_string(kernel.numbers.size()) +
+      kernel.code + "\nusing Arguments = coda::device::KernelArguments<" +
+      std::to_string(kernel.maps.size()) + ", " + std::to_string(pointers) + ", " +
+      std::to_string(kernel.numbers.size()) +
       ">;\n\nextern \"C\" __global__ void __launch_bounds__(" + std::to_string(kernel.threads) +
       ", 1) " + kernel.name +
       "(const __grid_constant__ Arguments arguments) {\n"
       "  [[maybe_unused]] const auto p = [&](unsigned i) { return arguments.pointers[i]; };\n"
-      "  [[maybe_unused]] const auto n = [&](unsigned i) { return arguments.numbers[i]; };\n"
+      "  [[maybe_unused]] const auto n = [&](unsigned i) { return arguments.numbers[i]; };\n" +
+      (kernel.maps.empty() ? ""
+                           : "  const auto m = [&](unsigned i) { return &arguments.maps[i]; };\n") +
       "  coda::device::launch_dependents();\n  coda::device::wait_for_predecessor();\n" +
       kernel.body + "}\n";
+  for (const GpuTensorMap& map : kernel.maps) {
+    launch.maps.push_back({.tensor = static_cast<int>(map.tensor),
+                           .rows = map.rows,
+                           .columns = map.cols,
+                           .matrix_rows = map.matrix_rows,
+                           .box_rows = map.box_rows,
+                           .box_columns = map.box_cols});
+  }
   // Behind the tensors, the scratch of the call.
   for (size_t i = 0; i < pointers; ++i) launch.pointers.push_back(static_cast<int>(i));
   launch.numbers = kernel.numbers;

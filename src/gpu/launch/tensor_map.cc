@@ -33,18 +33,22 @@ bool is_addressable(const Rectangle& rectangle) {
 device::TensorMap encode_tensor_map(const Rectangle& rectangle, uint32_t box_rows,
                                     uint32_t box_columns, const std::string& subject) {
   device::TensorMap map;
-  const uint64_t sizes[2] = {static_cast<uint64_t>(rectangle.columns),
-                             static_cast<uint64_t>(rectangle.rows)};
-  const uint64_t pitch[1] = {static_cast<uint64_t>(pitch_bytes(rectangle))};
-  const uint32_t box[2] = {box_columns, box_rows};
-  const uint32_t element_strides[2] = {1, 1};
+  const bool is_stack = rectangle.matrix_rows != 0;
+  const int64_t rows = is_stack ? rectangle.matrix_rows : rectangle.rows;
+  const int64_t matrices = is_stack ? rectangle.rows / rows : 1;
+  const uint64_t sizes[3] = {static_cast<uint64_t>(rectangle.columns), static_cast<uint64_t>(rows),
+                             static_cast<uint64_t>(matrices)};
+  const auto row_bytes = static_cast<uint64_t>(pitch_bytes(rectangle));
+  const uint64_t pitch[2] = {row_bytes, row_bytes * sizes[1]};
+  const uint32_t box[3] = {box_columns, box_rows, 1};
+  const uint32_t element_strides[3] = {1, 1, 1};
   const int swizzle = box_columns * size_of(rectangle.dtype) == 64 ? kSwizzle64 : kSwizzle128;
   // The driver's other calls take a device address as an integer.
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   void* address = reinterpret_cast<void*>(rectangle.address);
   check_driver(driver().tensor_map_encode_tiled(&map, element_row(rectangle.dtype).tensor_map_type,
-                                                2, address, sizes, pitch, box, element_strides, 0,
-                                                swizzle, kPromoteL2To128, 0),
+                                                is_stack ? 3 : 2, address, sizes, pitch, box,
+                                                element_strides, 0, swizzle, kPromoteL2To128, 0),
                "describing to the copy engine ", subject);
   return map;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors for TMA: a rectangle of a row-major matrix, moved in boxes. The swizzle is 64 bytes
-// for boxes of that width, else 128. Made on the host without a GPU.
+// Descriptors for TMA: a rectangle of a row-major matrix, or a stack of matrices, moved in boxes.
+// The swizzle is 64 bytes for boxes of that width, else 128. Made on the host without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct Rectangle {
   DType dtype = DType::bf16;
   int64_t rows = 0;
   int64_t columns = 0;
-  int64_t row_stride = 0;  // elements
+  int64_t row_stride = 0;   // elements
+  int64_t matrix_rows = 0;  // of a stack of matrices (TensorMapSpec); 0: one matrix
 
   friend bool operator==(const Rectangle&, const Rectangle&) = default;
 };

@@ -9,5 +9,6 @@ struct HostMap {
   long long stride;  // elements between rows
   unsigned box_rows;
   unsigned box_columns;
-  unsigned bytes;  // of an element
+  unsigned bytes;         // of an element
+  long long matrix_rows;  // of a stack of matrices; 0: one matrix
 };

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "device/ptx/barrier.cuh"
@@ -25,12 +24,6 @@ inline HostCopies& host_copies() {
   return own;
 }
 
-inline void move_copy(const HostCopy& copy) {
-  u8* const to = shared_byte(copy.to);
-  std::memset(to, 0, 16);
-  std::memcpy(to, reinterpret_cast<const void*>(copy.from), copy.bytes);
-}
-
 inline void copy_async(SharedAddress to, u64 from, u32 bytes) {
   if (to.byte % 16 != 0 || from % 16 != 0 || bytes > 16) std::abort();
   host_copies().back().push_back({to, from, bytes});
@@ -41,7 +34,11 @@ template <u32 kPending>
 void wait_for_copies() {
   HostCopies& groups = host_copies();
   while (groups.size() > kPending + 1) {
-    for (const HostCopy& copy : groups.front()) move_copy(copy);
+    for (const HostCopy& copy : groups.front()) {
+      u8* const to = shared_byte(copy.to);
+      std::memset(to, 0, 16);
+      std::memcpy(to, reinterpret_cast<const void*>(copy.from), copy.bytes);
+    }
     groups.erase(groups.begin());
   }
 }
