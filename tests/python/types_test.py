@@ -8,6 +8,8 @@ import unittest
 import torch
 import torch._dynamo
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from coda_cpp.torch_backend import autocast, trace
@@ -195,6 +197,51 @@ class Types(unittest.TestCase):
             once = functional.linear(*given)
         found = torch.fx.GraphModule({}, graph)(*given)
         torch.testing.assert_close(found, (once, 2 * once), rtol=0, atol=0)
+
+    def test_written_out_results_have_the_types_that_autocast_gives(self):
+        """Also of operations composed of others, which differ between CPUs and GPUs."""
+        def of(device):
+            def made(*sizes, dtype=torch.float32):
+                return torch.empty(*sizes, dtype=dtype, device=device)
+
+            low = torch.bfloat16
+            classes = torch.zeros(4, dtype=torch.int64, device=device)
+            logits, row = made(4, 10, dtype=low), made(4, 8, dtype=low)
+            image, wave = made(2, 8, 9, 9), made(2, 8, 9, dtype=low)
+            return {
+                functional.cross_entropy: (logits, classes), functional.nll_loss: (logits, classes),
+                lambda x, y: functional.cross_entropy(x, y, label_smoothing=0.1): (logits, classes),
+                lambda x, w: functional.conv2d(x, w, padding="valid"): (image, made(4, 8, 2, 2)),
+                lambda x, w: functional.conv1d(x, w, padding="same"): (wave, made(4, 8, 3)),
+                lambda x, w: torch.einsum("ab,cb->ac", x, w): (row, made(4, 8)),
+                lambda x, w: torch.einsum("abc,dc->abd", x, w): (made(2, 3, 8), made(4, 8)),
+                lambda x, w: torch.tensordot(x, w, 1): (made(2, 8), made(8, 4)),
+                lambda x, y: torch.linalg.multi_dot([x, y, x]): (made(8, 8), made(8, 8)),
+                functional.pairwise_distance: (row, row), functional.cosine_similarity: (row, row),
+                torch.kron: (row, made(2, 2)), torch.inner: (made(4, 8), made(4, 8)),
+                lambda x, w: functional.layer_norm(x, (8,), w): (row, made(8)),
+                lambda x, w: functional.rms_norm(x, (8,), w): (row, made(8)),
+                lambda x, w: functional.batch_norm(x, None, None, w, None, True): (row, made(8)),
+                lambda x, w: functional.instance_norm(x, None, None, w): (wave, made(8)),
+                functional.scaled_dot_product_attention: (made(1, 2, 4, 8),) * 3,
+                functional.triplet_margin_loss: (row, row, row),
+            }
+
+        for device in ("cpu", "cuda"):
+            with FakeTensorMode():
+                for function, given in of(device).items():
+                    with self.subTest(device=device, function=function):
+                        torch.set_autocast_enabled(device, True)
+                        torch.set_autocast_dtype(device, torch.bfloat16)
+                        try:
+                            expected = function(*given)
+                            traced = make_fx(lambda *tensors, function=function:
+                                             function(*tensors), pre_dispatch=True)(*given)
+                            autocast.write_out(traced.graph, given)
+                        finally:
+                            torch.set_autocast_enabled(device, False)
+                        traced.recompile()
+                        self.assertEqual(traced(*given).dtype, expected.dtype)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ types of products. Afterwards autocast has no effect."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +15,46 @@ from coda_cpp._operators import DECLARED, under_autocast
 from coda_cpp.torch_backend import higher_order
 from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
+_FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")  # it logs each failing call
+
 
 def _is_cast_by(node: fx.Node, device: str) -> bool:
     return (isinstance(node.target, torch._ops.OpOverload)
             and torch._C._dispatch_has_kernel_for_dispatch_key(
                 node.target.name(), f"Autocast{device.upper()}"))
+
+
+def _result(value: Any) -> Any:
+    """The first of several results."""
+    return value[0] if isinstance(value, (tuple, list)) and value else value
+
+
+def _is_cast_inside(node: fx.Node) -> bool:
+    """Whether autocast changes the type of the result of an operation for which it has no kernel.
+    It does so for operations composed of others: on a GPU cross_entropy_loss, whose log_softmax is
+    in fp32, and convolutions with a padding that is named."""
+    result = _result(node.meta.get("val"))
+    if (not isinstance(node.target, torch._ops.OpOverload)
+            or not torch._C._dispatch_has_kernel_for_dispatch_key(
+                node.target.name(), "CompositeImplicitAutograd")
+            or not isinstance(result, torch.Tensor) or not any(_differs(used, result.dtype)
+                                                               for used in node.all_input_nodes)):
+        return False
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
+    was_disabled, _FAKE_LOG.disabled = _FAKE_LOG.disabled, True
+    try:
+        with torch._C._DisableAutocast():
+            return _result(node.target(*args, **kwargs)).dtype != result.dtype
+    except Exception:  # noqa: BLE001 (it does not take operands of these types together)
+        return True
+    finally:
+        _FAKE_LOG.disabled = was_disabled
+
+
+def _differs(operand: fx.Node, dtype: torch.dtype) -> bool:
+    value = operand.meta.get("val")
+    return (isinstance(value, torch.Tensor) and value.is_floating_point()
+            and value.dtype not in (dtype, torch.float64))
 
 
 def write_out(graph: fx.Graph, inputs: Sequence[Any],
@@ -41,7 +77,7 @@ def write_out(graph: fx.Graph, inputs: Sequence[Any],
             node.meta[higher_order.AUTOCAST] = (device, states[-1][1], True, True)
         elif states[-1][0] and node.target in DECLARED:
             _convert_ours(node, states[-1][1], made)
-        elif states[-1][0] and _is_cast_by(node, device):
+        elif states[-1][0] and (_is_cast_by(node, device) or _is_cast_inside(node)):
             _convert_operands(node, states[-1][1], made)
     for node in reversed(list(graph.nodes)):
         if node.target in (ENTER_AUTOCAST, EXIT_AUTOCAST):
@@ -53,13 +89,11 @@ def _convert_operands(node: fx.Node, low: torch.dtype,
                       made: _Conversions) -> None:
     """Operations that autocast handles run in its type or in fp32; the type of the result shows
     which."""
-    result = node.meta.get("val")
+    result = _result(node.meta.get("val"))
     if not isinstance(result, torch.Tensor) or result.dtype not in (low, torch.float32):
         return
     for operand in list(node.all_input_nodes):
-        value = operand.meta.get("val")
-        if (isinstance(value, torch.Tensor) and value.is_floating_point()
-                and value.dtype not in (result.dtype, torch.float64)):
+        if _differs(operand, result.dtype):
             node.replace_input_with(operand, made.of(operand, result.dtype, node))
 
 
