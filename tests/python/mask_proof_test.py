@@ -305,6 +305,9 @@ class Masks(unittest.TestCase):
             for node in recorded.graph.nodes:
                 value, name = node.meta["val"], node.target._schema.name
                 is_causal = mask_proof.is_causal(prover, node)
+                if mask_proof.is_full(prover, node):
+                    counts["full"] += 1
+                    self.assertTrue(bool((value if value.dtype == torch.bool else value == 0).all()))
                 packed = mask_proof.packed(prover, node)
                 if packed is not None:
                     counts["packed"] += 1
@@ -327,6 +330,7 @@ class Masks(unittest.TestCase):
             self.assertGreater(counts[f"proven aten::{name}"], 50, name)
             self.assertGreater(counts[f"unproven aten::{name}"], 20, name)
         self.assertGreater(counts["causal"], 60)
+        self.assertGreater(counts["full"], 60)
         self.assertGreater(counts["packed"], 10)
         self.assertGreater(counts["negative index"], 20)
 
@@ -399,7 +403,7 @@ class Masks(unittest.TestCase):
             "strictly": (lambda: j() < i(), False),
             "anti": (lambda: j() >= i(), False),
             "window": (lambda: (j() <= i()) & (j() > i() - 15), False),
-            "all": (lambda: j() <= j(), False),
+            "all of them": (lambda: j() <= j(), False),
             "shifted": (lambda: j() <= i() + 1, False),
             "wrapped bytes": (lambda: (i() * 17).to(torch.int8) >= (j() * 17).to(torch.int8),
                               False),
@@ -426,6 +430,35 @@ class Masks(unittest.TestCase):
                 made = torch.compile(attend(mask), backend=recorder)(q)
                 torch.testing.assert_close(made, attend(mask)(q), equal_nan=True)
                 self.assertEqual(recorder.reports[0].causal, int(expected))
+
+    def test_masks_that_hide_nothing(self):
+        """As Hugging Face's encoders make them of no attention_mask, and broadcast ones. Scores of
+        a learned bias, and masks that hide something, stay."""
+        tokens, keys = 16, 24
+        bias = torch.zeros(tokens, keys, requires_grad=True)
+        masks = {
+            "encoder": (lambda: (torch.arange(tokens) + 0)[None, None, :, None].ge(0).expand(
+                2, -1, tokens, keys), 1),
+            "a key's": (lambda: torch.ones(2, 1, 1, keys, dtype=torch.bool), 1),
+            "added": (lambda: torch.zeros(tokens, keys), 1),
+            "inverted": (lambda: 1.0 - torch.ones(1, 1, 1, keys), 0),
+            "a number": (lambda: torch.ones(1, 1, dtype=torch.bool), 1),
+            "all but one": (lambda: torch.arange(keys)[None, :] >= 1, 0),
+            "learned": (lambda: bias, 0)}
+
+        def attend(mask):
+            def function(q, k):
+                return functional.scaled_dot_product_attention(q, k, k, mask())
+            return function
+
+        q, k = torch.randn(2, 2, tokens, 16), torch.randn(2, 2, keys, 16)
+        for name, (mask, expected) in masks.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                recorder = Recorder()
+                made = torch.compile(attend(mask), backend=recorder)(q, k)
+                torch.testing.assert_close(made, attend(mask)(q, k))
+                self.assertEqual(recorder.reports[0].full, expected)
 
     def test_a_mask_of_another_shape_than_the_scores_is_none(self):
         """The proof of [T, T] says nothing of what it is broadcast to."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How PyTorch runs attention.
 
-If a mask is provably causal, is_causal is set instead, so that attention takes its fast path. If a
-mask is provably that of packed documents, or a window, attention runs within documents
+If a mask provably hides nothing, it is dropped, and if it is provably causal, is_causal is set
+instead, so that attention takes its fast path. If a mask is provably that of packed documents, or a window, attention runs within documents
 (documents.py). The proof uses the graph that computes the mask (mask_proof.py). Other masks are not
 changed.
 
@@ -33,7 +33,7 @@ from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import is_one, same
 
 _aten = torch.ops.aten
-CAUSAL, PACKED = "coda_causal", "coda_packed"  # in an input's meta
+FULL, CAUSAL, PACKED = "coda_full", "coda_causal", "coda_packed"  # in an input's meta
 _ATTENTION = _aten.scaled_dot_product_attention.default
 
 
@@ -58,13 +58,14 @@ def _grouped(node: Any) -> tuple[fx.Node, int] | None:
     return None
 
 
-def _is_of(mask: fx.Node, query: Any, key: Any) -> bool:
-    """Whether the mask has an element for each score, possibly broadcast along leading
-    dimensions."""
+def _is_of(mask: fx.Node, query: Any, key: Any, broadcast: int = 2) -> bool:
+    """Whether the mask has an element for each score, possibly broadcast along the dimensions in
+    front of the last `broadcast` ones."""
     mask, query, key = (node.meta["val"].shape for node in (mask, query, key))
     scores = (*query[:-1], key[-2])
-    return len(mask) <= len(scores) and all(map(same, mask[-2:], scores[-2:])) and all(
-        is_one(size) or same(size, of) for size, of in zip(mask[-3::-1], scores[-3::-1]))
+    return len(mask) <= len(scores) and all(
+        same(size, of) or place >= broadcast and is_one(size)
+        for place, (size, of) in enumerate(zip(mask[::-1], scores[::-1])))
 
 
 def has_documents(query: torch.Tensor) -> bool:
@@ -91,16 +92,17 @@ def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
 
 @dataclasses.dataclass
 class Told:
-    """Numbers of calls: with is_causal instead of a mask; within documents; and those that were
-    written out and are now one operation."""
+    """Numbers of calls: without a mask that hides nothing; with is_causal instead of a mask; within
+    documents; and those that were written out and are now one operation."""
 
+    full: int = 0
     causal: int = 0
     packed: int = 0
     written_out: int = 0
 
 
 class Masks:
-    """The causal masks of a graph, and the masks of packed documents."""
+    """The masks of a graph that hide nothing, the causal ones, and those of packed documents."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self._graph = graph
@@ -108,6 +110,12 @@ class Masks:
         self._prover = mask_proof.Prover(self._written)
         self._bounds: dict[fx.Node, tuple[fx.Node, ...]] = {}
         self.given: list[fx.Node] = []  # masks that are inputs and whose bounds became inputs
+
+    def is_full(self, node: fx.Node) -> bool:
+        """Whether the mask is True, or 0.0, everywhere."""
+        if node.op == "placeholder":
+            return bool(node.meta.get(FULL))
+        return mask_proof.is_full(self._prover, node)
 
     def is_causal(self, node: fx.Node) -> bool:
         """Whether node[..., i, j] is the causal mask: True, or 0.0, only for j <= i."""
@@ -143,8 +151,8 @@ class Masks:
         return tuple(made)
 
     def tell(self) -> Told:
-        """Replaces causal masks of attention calls by is_causal, and passes heads of keys and
-        values without repetition. Calls with masks of packed documents become calls of
+        """Drops masks of attention calls that hide nothing, replaces causal ones by is_causal, and
+        passes heads of keys and values without repetition. Calls with masks of packed documents become calls of
         documents.ATTENTION. Attention that is written out becomes one call."""
         told = Told()
         for node in list(self._graph.nodes):
@@ -155,14 +163,15 @@ class Masks:
             arguments = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
                                  node.args)) | node.kwargs
             mask = arguments.get("attn_mask")
-            if mask is None or not _is_of(mask, arguments["query"], arguments["key"]):
+            if mask is None or not _is_of(mask, arguments["query"], arguments["key"], 0):
                 continue
-            if self.is_causal(mask):
-                _narrow(arguments)
-                arguments |= {"attn_mask": None, "is_causal": True}
-                names = ("query", "key", "value", "attn_mask")
-                node.args = tuple(arguments.pop(name) for name in names)
-                node.kwargs = arguments
+            if self.is_full(mask):
+                _call_without_mask(node, arguments)
+                told.full += 1
+            elif not _is_of(mask, arguments["query"], arguments["key"]):
+                continue
+            elif self.is_causal(mask):
+                _call_without_mask(node, arguments | {"is_causal": True})
                 told.causal += 1
             elif _may_pack(arguments) and (found := self.packed(mask)) is not None:
                 _narrow(arguments)
@@ -178,6 +187,8 @@ class Masks:
         if found is None or found.mask is not None and not _is_of(
                 found.mask, found.query, found.key):
             return False
+        if found.mask is not None and self.is_full(found.mask):
+            found = dataclasses.replace(found, mask=None)
         weights, dtype = node.args[0], node.meta["val"].dtype
         arguments = {"query": found.query, "key": found.key, "value": found.value,
                      "attn_mask": found.mask, "scale": found.scale}
@@ -212,6 +223,14 @@ class Masks:
             return False
         written_out.erase(weights)
         return True
+
+
+def _call_without_mask(node: fx.Node, arguments: dict[str, Any]) -> None:
+    _narrow(arguments)
+    arguments["attn_mask"] = None
+    names = ("query", "key", "value", "attn_mask")
+    node.args = tuple(arguments.pop(name) for name in names)
+    node.kwargs = arguments
 
 
 def _narrow(arguments: dict[str, Any]) -> None:

@@ -662,6 +662,20 @@ def written(graph: fx.Graph) -> set[fx.Node]:
     return found
 
 
+def is_full(prover: Prover, node: fx.Node) -> bool:
+    """Whether all elements of a mask are True (or 0.0, for an added mask)."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or (
+            value.dtype != torch.bool and not value.dtype.is_floating_point):
+        return False
+    try:
+        found = prover.where(node)
+    except Unproven:
+        return False
+    return found != NOWHERE and all(
+        isinstance(one, Affine) and one.least(value.shape) >= 0 for one in found)
+
+
 def is_causal(prover: Prover, node: fx.Node) -> bool:
     """Whether node[..., i, j] is True (or 0.0, for an added mask) for j <= i, and False (or minus
     infinity) otherwise, for all i and j. There must be more than one i and more than one j."""

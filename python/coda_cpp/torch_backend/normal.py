@@ -81,6 +81,7 @@ class Normal:
             return {}
         return {NEEDS: node.meta.get(NEEDS, False), WEIGHT: node.meta.get(WEIGHT, False),
                 EQUAL_HALVES: has_equal_halves(node),
+                attention.FULL: self.masks.is_full(node),
                 attention.CAUSAL: self.masks.is_causal(node),
                 attention.PACKED: self.masks.packed(node)}
 

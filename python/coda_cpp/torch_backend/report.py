@@ -137,6 +137,7 @@ class Report:
     without_gain: list[Taken] = dataclasses.field(default_factory=list)
     layers: list[LinearLayer] = dataclasses.field(default_factory=list)
     left: list[str] = dataclasses.field(default_factory=list)
+    full: int = 0  # calls of attention whose mask hides nothing and was dropped
     causal: int = 0  # calls of attention whose mask was replaced by is_causal
     packed: int = 0  # calls of attention whose mask was replaced by the documents' bounds
     written_out: int = 0  # attention as products and a softmax that became one operation
@@ -146,7 +147,7 @@ class Report:
     def of(cls, reports: Sequence[Report]) -> Report:
         """The combined report of several graphs of one model."""
         made = cls()
-        for field in ("causal", "packed", "written_out"):
+        for field in ("full", "causal", "packed", "written_out"):
             setattr(made, field, sum(getattr(report, field) for report in reports))
         for field in ("taken", "without_gain", "layers", "left"):
             setattr(made, field, [one for report in reports for one in getattr(report, field)])
@@ -189,6 +190,9 @@ class Report:
         lines = [self.total(), *self.notes]
         if self.taken:
             lines.append("in all " + _totals(self.taken))
+        if self.full:
+            lines.append(f"{_count(self.full, 'call')} of attention with a mask that hides nothing: "
+                         "the mask is dropped, so attention takes its fast path")
         if self.causal:
             lines.append(f"{_count(self.causal, 'call')} of attention with a causal mask: the "
                          "mask is dropped, so attention takes its fast path")
