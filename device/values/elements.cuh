@@ -298,6 +298,10 @@ __device__ __forceinline__ auto error_function(const Elements<N>& a) {
   return each([](float x) { return error_function(x); }, a);
 }
 template <u32 N>
+__device__ __forceinline__ auto error_function_plus_one(const Elements<N>& a) {
+  return each([](float x) { return error_function_plus_one(x); }, a);
+}
+template <u32 N>
 __device__ __forceinline__ auto negative(const Elements<N>& a) {
   return each([](float x) { return negative(x); }, a);
 }

@@ -16,6 +16,7 @@ __device__ __forceinline__ float rsqrt(float x) { return 1.0f / sqrtf(x); }
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
 __device__ __forceinline__ float hyperbolic_tangent(float x) { return tanhf(x); }
+__device__ __forceinline__ float error_function_plus_one(float x) { return erfcf(-x); }
 __device__ __forceinline__ float gelu(float x) { return 0.5f * x * erfcf(x * -0.707106781f); }
 __device__ __forceinline__ float gelu_tanh(float x) {
   return x * sigmoid(1.59576912f * fmaf(0.044715f * x * x, x, x));

@@ -307,7 +307,8 @@ class Masks(unittest.TestCase):
                 is_causal = mask_proof.is_causal(prover, node)
                 if mask_proof.is_full(prover, node):
                     counts["full"] += 1
-                    self.assertTrue(bool((value if value.dtype == torch.bool else value == 0).all()))
+                    shown = value if value.dtype == torch.bool else value == 0
+                    self.assertTrue(bool(shown.all()))
                 packed = mask_proof.packed(prover, node)
                 if packed is not None:
                     counts["packed"] += 1

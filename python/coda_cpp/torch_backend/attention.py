@@ -2,9 +2,9 @@
 """How PyTorch runs attention.
 
 If a mask provably hides nothing, it is dropped, and if it is provably causal, is_causal is set
-instead, so that attention takes its fast path. If a mask is provably that of packed documents, or a window, attention runs within documents
-(documents.py). The proof uses the graph that computes the mask (mask_proof.py). Other masks are not
-changed.
+instead, so that attention takes its fast path. If a mask is provably that of packed documents, or a
+window, attention runs within documents (documents.py). The proof uses the graph that computes the
+mask (mask_proof.py). Other masks are not changed.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because
@@ -152,8 +152,8 @@ class Masks:
 
     def tell(self) -> Told:
         """Drops masks of attention calls that hide nothing, replaces causal ones by is_causal, and
-        passes heads of keys and values without repetition. Calls with masks of packed documents become calls of
-        documents.ATTENTION. Attention that is written out becomes one call."""
+        passes heads of keys and values without repetition. Calls with masks of packed documents
+        become calls of documents.ATTENTION. Attention that is written out becomes one call."""
         told = Told()
         for node in list(self._graph.nodes):
             if node.target is written_out.PRODUCT:

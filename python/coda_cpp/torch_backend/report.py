@@ -191,8 +191,8 @@ class Report:
         if self.taken:
             lines.append("in all " + _totals(self.taken))
         if self.full:
-            lines.append(f"{_count(self.full, 'call')} of attention with a mask that hides nothing: "
-                         "the mask is dropped, so attention takes its fast path")
+            lines.append(f"{_count(self.full, 'call')} of attention with a mask that hides "
+                         "nothing: the mask is dropped, so attention takes its fast path")
         if self.causal:
             lines.append(f"{_count(self.causal, 'call')} of attention with a causal mask: the "
                          "mask is dropped, so attention takes its fast path")

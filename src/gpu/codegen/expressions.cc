@@ -99,9 +99,10 @@ std::string identifier(std::string_view name) {
       "while", "xor",
       // Names in the device files that values must not hide.
       "maximum", "minimum", "equal", "less", "select", "exponential", "logarithm", "sigmoid",
-      "reciprocal", "rsqrt", "square_root", "hyperbolic_tangent", "error_function", "negative",
-      "silu", "gelu", "gelu_tanh", "absolute", "relu", "random_number", "column_pair", "less_equal",
-      "not_equal", "stochastic_bf16", "u8", "u16", "u32", "u64", "bf16", "f16"};
+      "reciprocal", "rsqrt", "square_root", "hyperbolic_tangent", "error_function",
+      "error_function_plus_one", "negative", "silu", "gelu", "gelu_tanh", "absolute", "relu",
+      "random_number", "column_pair", "less_equal", "not_equal", "stochastic_bf16", "u8", "u16",
+      "u32", "u64", "bf16", "f16"};
   std::string text;
   for (char c : name) text += is_letter_or_digit(c) ? c : '_';
   // C++ reserves names with two consecutive underscores, and names that start with an underscore

@@ -22,20 +22,26 @@ std::string ValueText::value(At at) {
 }
 
 std::string ValueText::operand(const At& at, size_t k) {
-  const bool is_tile = map_ != nullptr && map_->on_tile[at.step];
-  return value({sizes_.step(at.step).operands[k], is_tile ? at.step : at.reader, at.plane});
+  return value({sizes_.step(at.step).operands[k], reader_of_operands(at), at.plane});
+}
+
+int ValueText::reader_of_operands(const At& at) const {
+  return map_ != nullptr && map_->on_tile[at.step] ? at.step : at.reader;
 }
 
 std::string ValueText::make(const At& at) {
   if (std::optional<std::string> text = policy_.source(at)) return *text;
   const Step& s = sizes_.step(at.step);
   std::string name = policy_.name(at);
+  const int of_erf = sizes_.operand_of_erf_plus_one(at.step);
   std::vector<std::string> operands;
-  for (size_t k = 0; k < s.operands.size(); ++k) operands.push_back(operand(at, k));
+  if (of_erf >= 0) operands.push_back(value({of_erf, reader_of_operands(at), at.plane}));
+  for (size_t k = 0; of_erf < 0 && k < s.operands.size(); ++k) operands.push_back(operand(at, k));
   const bool rounds = program::is_rounding(s);
   invariant(rounds || program::is_elementwise(s) || s.kind() == StepKind::transpose_vector,
             "a value that nothing makes");
-  const std::string text = program::is_elementwise(s) ? expression(s.op(), operands)
+  const std::string text = of_erf >= 0 ? "error_function_plus_one(" + operands[0] + ")"
+                           : program::is_elementwise(s) ? expression(s.op(), operands)
                            : rounds && size_of(s.dtype()) < size_of(DType::f32)
                                ? filled("rounded<$>($)", {element_text(s.dtype()), operands[0]})
                                : operands[0];

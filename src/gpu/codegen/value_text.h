@@ -59,6 +59,7 @@ class ValueText {
 
  private:
   std::string make(const At& at);
+  int reader_of_operands(const At& at) const;
 
   const ProgramSizes& sizes_;
   const program::TileMap* map_;

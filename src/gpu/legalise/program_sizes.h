@@ -30,6 +30,10 @@ class ProgramSizes {
   const DimValues& values() const { return sizes_; }
   int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
 
+  // The step x of a sum erf(x) + 1, which device code computes as one function; -1 if step i is
+  // none.
+  int operand_of_erf_plus_one(int i) const;
+
   // In memory: [lanes * rows, spans] or [lanes * spans, cols] for partials.
   int64_t stored_rows(int t) const;
   int64_t stored_columns(int t) const;

@@ -362,15 +362,29 @@ class Analyser {
     result_.column_registers = 8 * packed + (result_.loads_columns_by_fragment ? 4 : 16) * wide;
   }
 
-  // A gelu is half as long as the others and fits if there is one accumulator per column.
+  // A gelu, or erf(x) + 1, is half as long as the others and fits if there is one accumulator per
+  // column.
   void find_long_functions() {
     for (int i : tile_space_.steps) {
+      const bool is_half =
+          program::applies(step(i), Elementwise::gelu) || sizes_.operand_of_erf_plus_one(i) >= 0;
       const bool is_one =
-          program::applies(step(i), Elementwise::erf) ||
-          program::applies(step(i), Elementwise::random) ||
-          (program::applies(step(i), Elementwise::gelu) && result_.parts.size() > 1);
+          (program::applies(step(i), Elementwise::erf) && !is_only_in_sums_with_one(i)) ||
+          program::applies(step(i), Elementwise::random) || (is_half && result_.parts.size() > 1);
       result_.has_long_function = result_.has_long_function || (is_one && map_.on_tile[i]);
     }
+  }
+
+  bool is_only_in_sums_with_one(int erf) const {
+    const std::vector<Step>& steps = sizes_.program().steps;
+    for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
+      const std::vector<int>& read = steps[i].operands;
+      if (std::find(read.begin(), read.end(), erf) != read.end() &&
+          sizes_.operand_of_erf_plus_one(i) < 0) {
+        return false;
+      }
+    }
+    return true;
   }
 
   void count_direct_loads() {

@@ -154,8 +154,12 @@ int ProgramWriter::through_inverse(int id) {
   int step = value(saved);
   for (size_t i = 0; i < index.at(up[meet]); ++i) {
     const InverseLink link = inverse_link(graph_, down[i]);
-    step = elementwise_step(link.additive ? Elementwise::sub : Elementwise::div,
-                            {step, value(link.vector)}, graph_.node(down[i]).shape);
+    const Node& by = graph_.node(link.vector);
+    const Shape& shape = graph_.node(down[i]).shape;
+    step = link.additive ? elementwise_step(Elementwise::sub, {step, value(link.vector)}, shape)
+           : by.op == Op::constant
+               ? elementwise_step(Elementwise::mul, {step, constant(1 / by.number)}, shape)
+               : elementwise_step(Elementwise::div, {step, value(link.vector)}, shape);
   }
   for (size_t i = meet; i-- > 0;) {
     const InverseLink link = inverse_link(graph_, up[i]);

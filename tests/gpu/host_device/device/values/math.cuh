@@ -35,6 +35,7 @@ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 inline float silu(float x) { return x * sigmoid(x); }
 inline float hyperbolic_tangent(float x) { return tanhf(x); }
 inline float error_function(float x) { return erff(x); }
+inline float error_function_plus_one(float x) { return erfcf(-x); }
 inline float gelu(float x) { return 0.5f * x * erfcf(x * -0.70710678f); }
 inline float gelu_tanh(float x) {
   return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
