@@ -16,6 +16,7 @@ from torch.nn import functional
 from compiled import Recorder
 from coda_cpp.torch_backend import mask_proof
 from coda_cpp.torch_backend.mask_proof import Affine, Element, Order, Prover, Unproven, Where
+from coda_cpp.torch_backend.normal import Normal
 
 _INTEGERS = (torch.int64, torch.int64, torch.int64, torch.int32, torch.int16, torch.int8,
              torch.uint8)
@@ -460,6 +461,44 @@ class Masks(unittest.TestCase):
                 made = torch.compile(attend(mask), backend=recorder)(q, k)
                 torch.testing.assert_close(made, attend(mask)(q, k))
                 self.assertEqual(recorder.reports[0].full, expected)
+
+    def test_a_mask_gets_its_keys_beside_each_other(self):
+        """For PyTorch's fast paths: a learned bias that has its heads there, as T5's, and a mask
+        that is repeated along keys. Each is copied once, and repeated along the batch behind it."""
+        tokens, attention = 24, torch.ops.aten.scaled_dot_product_attention.default
+        biases = torch.randn(tokens, tokens, 2, requires_grad=True)
+        shown = torch.rand(3, 1, tokens, 1) < 0.9
+        masks = {
+            "bias": (lambda: biases.permute(2, 0, 1)[None].expand(3, -1, -1, -1), 0),
+            "rows": (lambda: shown.expand(3, 1, tokens, tokens), tokens**2)}
+
+        def attend(q, mask):
+            for _ in range(2):
+                q = q + functional.scaled_dot_product_attention(q, q, q, mask).nan_to_num()
+            return q.sum()
+
+        q = torch.randn(3, 2, tokens, 16)
+        for name, (mask, batch_stride) in masks.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                graphs = []
+
+                def recorded(graph, inputs, graphs=graphs):
+                    graphs.append(Normal(graph, inputs).module.graph)
+                    return graph
+
+                torch.compile(lambda q, mask=mask: attend(q, mask()), backend=recorded)(q)
+                calls = graphs[0].find_nodes(op="call_function", target=attention)
+                self.assertIs(calls[0].args[3], calls[1].args[3])
+                stride = calls[0].args[3].meta["val"].stride()
+                self.assertEqual((stride[0], stride[-1]), (batch_stride, 1))
+                torch._dynamo.reset()
+                made = torch.compile(lambda q, mask=mask: attend(q, mask()), backend=Recorder())(q)
+                expected = attend(q, mask())
+                torch.testing.assert_close(made, expected)
+                if expected.requires_grad:
+                    torch.testing.assert_close(torch.autograd.grad(made, biases),
+                                               torch.autograd.grad(expected, biases))
 
     def test_a_mask_of_another_shape_than_the_scores_is_none(self):
         """The proof of [T, T] says nothing of what it is broadcast to."""

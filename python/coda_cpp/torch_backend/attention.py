@@ -4,7 +4,8 @@
 If a mask provably hides nothing, it is dropped, and if it is provably causal, is_causal is set
 instead, so that attention takes its fast path. If a mask is provably that of packed documents, or a
 window, attention runs within documents (documents.py). The proof uses the graph that computes the
-mask (mask_proof.py). Other masks are not changed.
+mask (mask_proof.py). Other masks are not changed, but copied if their keys do not lie beside each
+other in memory, because PyTorch's fast paths need that: T5's biases have the heads there.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because
@@ -109,6 +110,7 @@ class Masks:
         self._written = mask_proof.written(graph)
         self._prover = mask_proof.Prover(self._written)
         self._bounds: dict[fx.Node, tuple[fx.Node, ...]] = {}
+        self._copies: dict[fx.Node, fx.Node] = {}
         self.given: list[fx.Node] = []  # masks that are inputs and whose bounds became inputs
 
     def is_full(self, node: fx.Node) -> bool:
@@ -135,6 +137,24 @@ class Masks:
             self._bounds[mask] = (self._new_inputs(mask) if mask.op == "placeholder"
                                   else _bounds_of(mask))
         return self._bounds[mask]
+
+    def _dense(self, mask: fx.Node, reader: fx.Node) -> fx.Node:
+        """The mask with its last dimension dense in memory: itself, or a copy in front of the first
+        reader. A dimension along which the mask is repeated, other than the last, stays so."""
+        value = mask.meta["val"]
+        if mask in self._written or not value.dim() or is_one(value.shape[-1]) or is_one(
+                value.stride(-1)):
+            return mask
+        if mask not in self._copies:
+            made = mask
+            for dim in range(value.dim() - 1):
+                if isinstance(value.stride(dim), int) and value.stride(dim) == 0:
+                    made = insert(reader, _aten.slice.Tensor, made, dim, 0, 1)
+            made = insert(reader, _aten.contiguous.default, made)
+            if not all(map(same, made.meta["val"].shape, value.shape)):
+                made = insert(reader, _aten.expand_as.default, made, mask)
+            self._copies[mask] = made
+        return self._copies[mask]
 
     def _new_inputs(self, mask: fx.Node) -> tuple[fx.Node, ...]:
         *_, last = self._graph.find_nodes(op="placeholder")
@@ -165,18 +185,19 @@ class Masks:
             mask = arguments.get("attn_mask")
             if mask is None or not _is_of(mask, arguments["query"], arguments["key"], 0):
                 continue
+            is_whole = _is_of(mask, arguments["query"], arguments["key"])
             if self.is_full(mask):
                 _call_without_mask(node, arguments)
                 told.full += 1
-            elif not _is_of(mask, arguments["query"], arguments["key"]):
-                continue
-            elif self.is_causal(mask):
+            elif is_whole and self.is_causal(mask):
                 _call_without_mask(node, arguments | {"is_causal": True})
                 told.causal += 1
-            elif _may_pack(arguments) and (found := self.packed(mask)) is not None:
+            elif is_whole and _may_pack(arguments) and (found := self.packed(mask)) is not None:
                 _narrow(arguments)
                 _pack(node, arguments, self.bounds(mask), found.window)
                 told.packed += 1
+            elif (dense := self._dense(mask, node)) is not mask:
+                node.replace_input_with(mask, dense)
         self._graph.eliminate_dead_code()
         return told
 
