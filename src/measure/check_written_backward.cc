@@ -99,6 +99,7 @@ class WrittenBackward {
     known.merge(measure::evaluate_chain(forward_, sizes_, scale.values));
     program::TensorValues all = given_;
     all.merge(program::TensorValues(known));
+    read_reductions(known, all);
     const program::TensorValues results = measure::evaluate_chain(backward_, sizes_, all);
     const bool is_usual = scale.words.empty();
     for (const auto& [name, gradient] : measure::as_arrays(backward_, sizes_, results)) {
@@ -126,6 +127,16 @@ class WrittenBackward {
       } else if (std::isfinite(error)) {
         known_gradient->error = std::max(known_gradient->error, error);
       }
+    }
+  }
+
+  // The backward may read a partial of the forward as what it is reduced to.
+  void read_reductions(const program::TensorValues& known, program::TensorValues& all) {
+    const Arrays reductions = measure::as_arrays(forward_, sizes_, known);
+    for (const auto& [name, decl] : measure::tensors_of(backward_).inputs) {
+      const auto stored = of_forward_.stored.find(name);
+      if (stored != of_forward_.stored.end() && stored->second.kind != decl.kind)
+        all[name] = reductions.at(name).values;
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace coda::measure {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 // Where the function is smooth both steps are exact to some 1e-7; where one meets a kink (a relu at
 // 0), the smaller one hardly does.
 constexpr double kSteps[] = {1e-5, 1e-7};
+constexpr double kRoundings = 4 * std::numeric_limits<double>::epsilon();
 
 }  // namespace
 
@@ -35,8 +37,10 @@ double gradient_error(std::span<const double> gradient, double noise, std::mt199
       told += part;
       squares += part * part;
     }
-    const double size =
-        std::max({std::sqrt(squares), std::abs(change) / 2, noise * (1 + std::abs(above))});
+    // Both numbers are rounded, which must not be the difference.
+    const double rounding = kRoundings * std::abs(above) / (step * bound);
+    const double size = std::max(
+        {std::sqrt(squares), std::abs(change) / 2, noise * (1 + std::abs(above)), rounding});
     const double error = std::abs(change - told) / size;
     if (std::isfinite(error)) least = std::min(least, error);
     if (least <= bound) break;

@@ -295,6 +295,9 @@ class UseFinder {
         return;
       case Elementwise::sub: return visit_difference(a, b, use, is_positive, is_whole);
       case Elementwise::max:
+        if (use.is_divisor && (is_above_0(a) || is_above_0(b)))
+          return pass_clamped(is_number(a) ? b : a, use);
+        return pass_to_all(t, use);
       case Elementwise::min: return pass_to_all(t, use);
       case Elementwise::select: pass(b, use); return pass(t.operands[2], use);
       case Elementwise::abs:
@@ -310,6 +313,13 @@ class UseFinder {
   }
 
   bool is_negative(int i) const { return is_number(i) && term(i).value < 0; }
+  bool is_above_0(int i) const { return is_number(i) && term(i).value > 0; }
+  // A divisor max(i, 1e-12): a norm, for example, which may be 0.
+  void pass_clamped(int i, InputUse use) {
+    use.use = std::max(use.use, Use::positive);
+    use.is_divisor = false;
+    pass(i, use);
+  }
   // x * -1, which is how a graph represents a subtracted value.
   bool is_negated(int i) const {
     if (!applies(i, Elementwise::mul)) return false;

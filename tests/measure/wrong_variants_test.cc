@@ -285,6 +285,19 @@ const std::vector<Backward>& backwards() {
         {"the sign does not matter", "scalar(s) > 0", "0 * scalar(s) == 0"},
         {"the scalar is not clipped", "min(scalar(n), 1)", "scalar(n)"},
         {"no class is ignored", "== -100", "== -900"}}},
+      {"a slope beside a large number",
+       "store(z, where(column_index(N) < per_row(p[M]:i32), tile(v[M, N]) * scalar(slope), "
+       "-1000))\n",
+       {"dz = where(column_index(N) < per_row(p[M]:i32), tile(v[M, N]) * tile(dz[M, N]), 0)\n"
+        "row_partial(t, sum(dz))\n",
+        "store(dslope, reduce_vector(combine_rows(sum(t[M, N]))))\n"},
+       {{"what is masked counts", "column_index(N) < per_row(p[M]:i32)",
+         "column_index(N) < 1000 + per_row(p[M]:i32)"}}},
+      {"a partial that the backward reads as its reduction",
+       "row_partial(p, entropy(tile(z[M, N])))\nrow_partial(l, log_sum_exp(tile(z)))\n",
+       {"d = tile(z[M, N]) - per_row(l[M])\n"
+        "store(dz, -exp(d) * (d + per_row(p[M])) * per_row(dp[M]))\n"},
+       {{"the entropy is left out", "(d + per_row(p[M]))", "(d + 0 * per_row(p[M]))"}}},
       {"an intermediate value",
        "z = gemm(x[M, K], w[N, K])\nstore(z, z)\nstore(a, z * sigmoid(z))\n",
        {"z = tile(z[M, N])\ns = sigmoid(z)\n"
@@ -311,6 +324,24 @@ TEST(WrongVariants, WrittenBackwardsAreRightAndTheirVariantsAreNot) {
         EXPECT_FALSE(check_written_backward(forward, programs_of(programs), sizes, seed).is_right())
             << one.name << ", " << variant.what << ", at seed " << seed;
       }
+    }
+  }
+}
+
+// A norm that is clamped from below is positive. A negative one would give 1e12, beside which the
+// gradients of the others are rounding errors.
+TEST(WrongVariants, TheGradientOfAClampedNormIsCompared) {
+  const std::vector<Program> forward =
+      programs_of({"store(y, tile(x[M, N]) / max(per_row(n[M]), 1e-12))\n"});
+  for (const uint64_t seed : {1, 2, 3, 4, 5}) {
+    for (const std::string factor : {"-1", "-2"}) {
+      const BackwardReport report = check_written_backward(
+          forward,
+          programs_of({"row_partial(s, sum(tile(dy[M, N]) * tile(x[M, N])))\n",
+                       "n = per_row(n[M])\nstore(dn, where(n < 1e-12, 0, " + factor +
+                           " * combine_rows(sum(s[M, N])) / (n * n)))\n"}),
+          {{"M", 5}, {"N", 8}}, seed);
+      EXPECT_EQ(report.is_right(), factor == "-1") << factor << " at seed " << seed;
     }
   }
 }
