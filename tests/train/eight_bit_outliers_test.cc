@@ -10,6 +10,8 @@
 
 #include "coda/builders.h"
 #include "coda/compile.h"
+#include "coda/eight_bits.h"
+#include "coda/program.h"
 #include "coda/session.h"
 #include "cpu/cpu_backend.h"
 #include "runtime/eight_bit_scales.h"
@@ -207,6 +209,27 @@ TEST(EightBitOutliers, BehindASpikeOfABillionGradientsAreLostForOneStep) {
     steps.run();
     EXPECT_LT(steps.error_of_dx(), 0.08);
   }
+}
+
+// The magnitudes are infinite, NaN, and ordinary.
+TEST(EightBitScales, AMagnitudeThatIsNotFiniteChangesNothing) {
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const auto update = backend->prepare(parse_program(next_scales_program()), {{"N", 3}});
+  Tensor sound(DType::f32, 1, 1);
+  Tensor largest(DType::f32, 1, 3);
+  Tensor remembered(DType::f32, 1, 3);
+  Tensor scale(DType::f32, 1, 3);
+  Tensor inverse(DType::f32, 1, 3);
+  sound.fill(1);
+  largest.set(std::vector<float>{HUGE_VALF, NAN, 2});
+  remembered.set(std::vector<float>{3, 3, 1});
+  scale.set(std::vector<float>{64, 64, 64});
+  inverse.set(std::vector<float>{0.015625F, 0.015625F, 0.015625F});
+  const TensorView tensors[] = {sound.view(), largest.view(), remembered.view(), scale.view(),
+                                inverse.view()};
+  update->run(tensors);
+  EXPECT_EQ(remembered.floats(), (std::vector<float>{3, 3, 2}));
+  EXPECT_EQ(scale.floats(), (std::vector<float>{64, 64, 64}));
 }
 
 }  // namespace
