@@ -77,6 +77,28 @@ class Model(nn.Module):
         return self.head(x).square().mean()
 
 
+class DecoderBlock(Block):
+    """Attention to another sequence behind that to its own, as T5 has it: two regions a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.third, self.query = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.back = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, scale):
+        x = super().forward(x, scale)
+        query = self.query(self.third(x)).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        seen = scale.expand_as(query).to(query.dtype)
+        found = functional.scaled_dot_product_attention(query, seen, seen)
+        return x + self.back(found.transpose(1, 2).flatten(2))
+
+
+class Decoder(Model):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderBlock() for _ in range(LAYERS))
+
+
 class Averaging(Model):
     """Writes statistics into buffers in its forward."""
 
@@ -153,6 +175,21 @@ class EqualLayers(unittest.TestCase):
                  unittest.mock.patch(f"{__name__}.LAYERS", layers):
                 self._run(4, Model, (8,), contextlib.nullcontext, outcome)
             self.assertEqual(max(made[-1].values()), calls)
+
+    def test_layers_of_several_regions_are_one_part_each(self):
+        """Also called together, if they are short."""
+        self._same(Decoder)
+        real, made = equal_layers._in_turn, []
+
+        def in_turn(module, calls):
+            made.append(max(Counter(call for call, _ in calls).values()))
+            return real(module, calls)
+
+        with unittest.mock.patch.object(equal_layers, "_in_turn", in_turn), \
+             unittest.mock.patch.object(Function, "is_for_gpu", True), \
+             unittest.mock.patch.object(Function, "costs", lambda *_: ((0, 0, 1e-5), (0, 0, 1e-5))):
+            self._run(4, Decoder, (8,), contextlib.nullcontext, outcome)
+        self.assertEqual(made, [2])
 
     def test_in_bf16_under_autocast(self):
         self._same(context=lambda: torch.autocast("cpu", torch.bfloat16))

@@ -32,6 +32,7 @@ from coda_cpp.torch_backend.replace import Region
 
 LEAST = 4  # equal parts: a call of a part costs the host some microseconds more
 SHORT = 1e-3  # seconds
+_MOST_OF_A_LAYER = 4  # parts of a layer
 _SAVED_POLICY = "_checkpoint_context_fn"  # in a block's meta, as Dynamo writes it
 
 
@@ -133,7 +134,7 @@ def _parts(module: fx.GraphModule) -> list[_Part]:
         if _is_first(node, module):
             groups.append([])
         groups[-1].append(node)
-    whole = [_part(module, group) for group in groups if group]
+    whole = _whole_layers(module, [_part(module, group) for group in groups if group])
     counts = Counter(part.text for part in whole)
     if max(counts.values(), default=0) < LEAST and not last:
         return []
@@ -153,6 +154,31 @@ def _parts(module: fx.GraphModule) -> list[_Part]:
     are_tensors = all(isinstance(node.meta.get("val"), torch.Tensor)
                       for part in joined for node in part.made)
     return joined if are_tensors and all(part.made for part in joined) else []
+
+
+def _whole_layers(module: fx.GraphModule, parts: list[_Part]) -> list[_Part]:
+    """The parts, where different ones that follow each other LEAST times or more are one part each
+    time: the self-attention and the cross-attention of a decoder's layers."""
+    texts = [part.text for part in parts]
+    made: list[_Part] = []
+    while len(made) < len(texts):
+        begin = len(made)
+        for size in range(2, _MOST_OF_A_LAYER + 1):
+            layer = texts[begin:begin + size]
+            count = 1
+            while texts[begin + count * size:begin + (count + 1) * size] == layer:
+                count += 1
+            layers = [_part(module, [node for part in parts[i:i + size] for node in part.nodes])
+                      for i in range(begin, begin + count * size, size)] if (
+                          count >= LEAST and len(set(layer)) > 1) else []
+            if layers and all(one.text == layers[0].text for one in layers):
+                parts[begin:begin + count * size] = layers
+                texts[begin:begin + count * size] = [one.text for one in layers]
+                made += layers
+                break
+        else:
+            made.append(parts[begin])
+    return made
 
 
 def _calls(module: fx.GraphModule, run: list[_Part]) -> tuple[list[_Part], list[_Part]]:
