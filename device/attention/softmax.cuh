@@ -92,8 +92,8 @@ struct OnlineSoftmax {
     }
   }
 
-  // What the output is multiplied by, and the log-sum-exp, when all blocks are summed. `unit` is
-  // the score of a value of 1.
+  // After the last block: the factor that normalises each output row, and each row's log-sum-exp.
+  // A value (ScoreForm) times `unit` is a score.
   __device__ __forceinline__ void finish(float (&inverse)[kOwnRows], float (&lse)[kOwnRows],
                                          float unit) const {
 #pragma unroll

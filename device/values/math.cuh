@@ -105,7 +105,8 @@ __device__ __forceinline__ float error_function_plus_one(float x) {
   return x < 0.0f ? tail : 2.0f - tail;
 }
 // x Phi(x) = max(x, 0) - a Phi(-a) with a = abs(x), which does not cancel. It takes a third of
-// erfcf's instructions. Beyond 20 the product is 0, also for an infinite x.
+// erfcf's instructions. Phi(-a) is 0 in fp32 for a from 20 on, so a is limited to 20: an infinite a
+// would give infinity times 0.
 __device__ __forceinline__ float gelu(float x) {
   const float a = fminf(fabsf(x), 20.0f);
   const float tail = scaled_tail(reciprocal(fmaf(0.27f, a, 1.0f)));

@@ -275,7 +275,8 @@ std::vector<ScaledInputs> meeting_inputs(const TensorValues& inputs,
     for (int turn = 0; turn < (scalars.empty() ? 1 : 3); ++turn) {
       char text[32];
       std::snprintf(text, sizeof text, "%.6g", number);
-      ScaledInputs one{"of scalars and whole numbers near " + std::string(text), inputs};
+      ScaledInputs one{"of inputs with scalars and whole numbers near " + std::string(text),
+                       inputs};
       const auto put = [&](const std::string& name, double& x, int away) {
         if (is_whole(name)) {
           if (number == std::floor(number)) x = number + (is_place(name) ? 0 : away);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's kernels for a GPU: a few lines of CUDA that name the type and the heads' sizes and
 // call device/attention/ (tensor cores, 16 bits), device/sm90/attention/ (Hopper),
-// device/kernels/attention.cuh (fp32) or attention_with_past.cuh; everything else is among the
-// numbers.
+// device/kernels/attention.cuh (fp32) or attention_with_past.cuh. Lengths, strides, masks and
+// scales are arguments of the kernel.
 #include <algorithm>
 #include <bit>
 

@@ -126,7 +126,8 @@ struct Turns {
   }
 };
 
-// Descriptors of q, k and v, whose boxes are a panel of a tile's queries and of a block of keys.
+// TMA descriptors. A box of q is one panel (64 columns) of a tile's queries; a box of k or v is one
+// panel of a block of keys.
 struct ForwardMaps {
   const TensorMap *q, *k, *v;
 };

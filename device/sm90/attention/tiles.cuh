@@ -14,7 +14,7 @@ struct ForwardTiles {
   u32 consumers = 2;  // warpgroups, with 64 queries each
   u32 keys = 128;     // of a block
   u32 stages = 2;     // blocks of keys in shared memory, and as many of values
-  // One warpgroup's products at a time, so that the others' softmax runs meanwhile.
+  // Only one consumer at a time issues products, and the others compute their softmax meanwhile.
   bool takes_turns = true;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;

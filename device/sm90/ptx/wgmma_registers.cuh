@@ -9,6 +9,8 @@
 
 namespace coda::device {
 
+// Macros, because an asm statement takes only literals. CODA_NAMES_n: the names of its first n
+// operands. CODA_SUMS_n(i): the n accumulators from d[i] on, bound to these names in order.
 #define CODA_NAMES_32                                                                          \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How PyTorch runs attention.
 
-If a mask provably hides nothing, it is dropped, and if it is provably causal, is_causal is set
-instead, so that attention takes its fast path. If a mask is provably that of packed documents, or a
-window, attention runs within documents (documents.py). The proof uses the graph that computes the
-mask (mask_proof.py). Other masks are not changed, but copied if their keys do not lie beside each
-other in memory, because PyTorch's fast paths need that: T5's biases have the heads there.
+The graph that computes a mask may prove which keys it hides (mask_proof.py). A mask that hides
+nothing is dropped. A causal mask is replaced by is_causal. With the mask of packed documents, or a
+window, attention runs within documents (documents.py). All three reach PyTorch's fast paths. Any
+other mask is kept. It is copied if its last dimension is not contiguous, because fast paths need
+that: in T5's bias the heads are contiguous instead.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because

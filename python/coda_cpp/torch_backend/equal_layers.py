@@ -157,8 +157,9 @@ def _parts(module: fx.GraphModule) -> list[_Part]:
 
 
 def _whole_layers(module: fx.GraphModule, parts: list[_Part]) -> list[_Part]:
-    """The parts, where different ones that follow each other LEAST times or more are one part each
-    time: the self-attention and the cross-attention of a decoder's layers."""
+    """The parts, in which each layer of several parts is one part, if LEAST such layers or more
+    follow each other: a decoder's layer has a part with self-attention and one with
+    cross-attention."""
     texts = [part.text for part in parts]
     made: list[_Part] = []
     while len(made) < len(texts):
@@ -168,10 +169,11 @@ def _whole_layers(module: fx.GraphModule, parts: list[_Part]) -> list[_Part]:
             count = 1
             while texts[begin + count * size:begin + (count + 1) * size] == layer:
                 count += 1
+            if count < LEAST or len(set(layer)) == 1:
+                continue
             layers = [_part(module, [node for part in parts[i:i + size] for node in part.nodes])
-                      for i in range(begin, begin + count * size, size)] if (
-                          count >= LEAST and len(set(layer)) > 1) else []
-            if layers and all(one.text == layers[0].text for one in layers):
+                      for i in range(begin, begin + count * size, size)]
+            if all(one.text == layers[0].text for one in layers):
                 parts[begin:begin + count * size] = layers
                 texts[begin:begin + count * size] = [one.text for one in layers]
                 made += layers

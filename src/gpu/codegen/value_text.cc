@@ -35,8 +35,11 @@ std::string ValueText::make(const At& at) {
   std::string name = policy_.name(at);
   const int of_erf = sizes_.operand_of_erf_plus_one(at.step);
   std::vector<std::string> operands;
-  if (of_erf >= 0) operands.push_back(value({of_erf, reader_of_operands(at), at.plane}));
-  for (size_t k = 0; of_erf < 0 && k < s.operands.size(); ++k) operands.push_back(operand(at, k));
+  if (of_erf >= 0) {
+    operands.push_back(value({of_erf, reader_of_operands(at), at.plane}));
+  } else {
+    for (size_t k = 0; k < s.operands.size(); ++k) operands.push_back(operand(at, k));
+  }
   const bool rounds = program::is_rounding(s);
   invariant(rounds || program::is_elementwise(s) || s.kind() == StepKind::transpose_vector,
             "a value that nothing makes");
