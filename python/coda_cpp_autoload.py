@@ -2,8 +2,8 @@
 """prepare(), which PyTorch runs at its own import, through the entry point `torch.backends`.
 
 - torch.compile finds backends by the entry points of `torch_dynamo_backends`; options it hands
-  over only when the model is called. Here its wrapper checks those of "coda" at once, and starts
-  the processes that compile for a GPU.
+  over only when the model is called. Here its wrapper checks those of "coda" at once, keeps
+  messages from ending the graph, and starts the processes that compile for a GPU.
 - Hugging Face's accelerate has a fixed list of names, DynamoBackend, on which the Trainer's
   `--torch_compile_backend coda` fails. Here the list gets a name more when it is imported.
 
@@ -54,8 +54,9 @@ def _checking(make):
     def make_and_check(wrapper, *arguments, **named):
         make(wrapper, *arguments, **named)
         if wrapper.compiler_name == "coda":
-            from coda_cpp.torch_backend import coda, options
+            from coda_cpp.torch_backend import coda, messages, options
 
+            messages.skip_messages()
             chosen = options.checked(wrapper.kwargs.get("options"))
             if sys.modules["torch"].cuda.is_initialized():
                 coda.start_workers(chosen)

@@ -90,6 +90,20 @@ class HuggingFaceModels(unittest.TestCase):
     def test_gpt2(self):
         self._check("gpt2")
 
+    def test_messages_do_not_end_the_graph(self):
+        gpt2 = compiled.gpt2()
+        gpt2.loss_type = None  # the default: transformers logs which loss it takes
+        llama = compiled.llama(num_hidden_layers=1).train()
+        llama.activation_checkpointing_enable()
+        ids = compiled.ids()
+        for model in (gpt2, llama):
+            with self.subTest(kind=type(model).__name__):
+                called = torch.compile(model, backend="coda", fullgraph=True,
+                                       options={"inner": "aot_eager"})
+                # The cache is what checkpointing turns off, with a message.
+                named = {"input_ids": ids, "labels": ids, "use_cache": model is llama}
+                torch.testing.assert_close(called(**named).loss, model(**named).loss)
+
     def _attention(self, model, **named):
         """The calls that were told to be causal, and that the loss is eager's."""
         recorder = compiled.Recorder()

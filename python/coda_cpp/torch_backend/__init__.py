@@ -7,6 +7,7 @@ report      the outcome of each region, and the operations that are left to PyTo
 explain     the report for users; logits: models that return no logits
 verify      checks the results of a compiled model
 notices     warnings that are given once
+messages    messages of transformers that would end the graph
 linears     the linear layers of a graph, for reports
 normal      Dynamo's graph in aten before autograd, with layouts (trace, writes, autocast,
             higher_order, row_order; graph_edits inserts and replaces nodes)

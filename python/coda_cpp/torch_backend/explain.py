@@ -14,6 +14,7 @@ from torch._dynamo.utils import counters
 from coda_cpp import _core
 from coda_cpp.torch_backend import options as choices
 from coda_cpp.torch_backend.coda import coda, fuse
+from coda_cpp.torch_backend.messages import skip_messages
 from coda_cpp.torch_backend.report import Report
 
 
@@ -32,6 +33,7 @@ def explain(model: Callable, *arguments: Any, with_plans: bool = False,
         return coda(module, inputs, options=vars(chosen), report=reports[-1])
 
     torch._dynamo.reset()
+    skip_messages()
     breaks = dict(counters["graph_break"])
     torch.compile(model, backend=backend)(*arguments, **named)
     torch._dynamo.reset()
@@ -71,6 +73,7 @@ def tune(model: Callable, *arguments: Any, most: int = 24, seconds: float = 0.6,
         return module.forward
 
     torch._dynamo.reset()
+    skip_messages()
     torch.compile(model, backend=backend)(*arguments, **named)
     torch._dynamo.reset()
     return lines

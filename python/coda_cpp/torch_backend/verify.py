@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from coda_cpp._core import Error
 from coda_cpp.torch_backend import options as choices
 from coda_cpp.torch_backend.coda import coda
+from coda_cpp.torch_backend.messages import skip_messages
 from coda_cpp.torch_backend.report import Report
 
 _ALLOWED = 3.0  # times eager's error
@@ -241,6 +242,7 @@ def verify(model: nn.Module, *arguments: Any, options: Mapping[str, Any] | None 
     state = _State(model, given)
     runs = []
     torch._dynamo.reset()
+    skip_messages()
     try:
         for called in (None, model, torch.compile(model, backend=backend)):
             state.restore()
