@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry point and includes of kernels for tile spaces without a GEMM. A space is a struct with
-//   static bool is_vector(arguments): every row starts at 16 bytes and holds whole vectors;
+//   static bool is_vector(arguments, block): every row starts at 16 bytes, and the columns of the
+//   block's threads are whole vectors;
 //   template <bool kVector> static void run(arguments, block, scratch): one block of its tiles.
 #pragma once
 
@@ -21,7 +22,7 @@ inline constexpr u32 kTileScratch = larger(kColumnScratch, kTransposedScratch);
 
 template <class Space, class Arguments>
 __device__ __forceinline__ void run_space(const Arguments& a, u32 block, float* scratch) {
-  if (Space::is_vector(a)) {
+  if (Space::is_vector(a, block)) {
     Space::template run<true>(a, block, scratch);
   } else {
     Space::template run<false>(a, block, scratch);

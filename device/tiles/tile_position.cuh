@@ -95,6 +95,13 @@ constexpr u64 span_blocks(u64 rows, u64 columns, u64 thread_rows) {
   return (spans * groups + block_spans - 1) / block_spans;
 }
 
+// Whether each thread of the block has eight columns or none. Only the last span of a row can have
+// a thread with fewer.
+constexpr bool are_spans_whole(u32 block, u32 columns, u32 spans) {
+  constexpr u32 kBlockSpans = kTileThreads / kSpanThreads;
+  return columns % kThreadColumns == 0 || block * kBlockSpans % spans + kBlockSpans < spans;
+}
+
 // Blocks of 64 rows by 256 columns, numbered along the rows; each thread has 8 rows.
 constexpr TilePosition block_position(u32 block, u32 thread, u32 columns) {
   const u32 across = ceil_div(columns, kBlockColumns);
@@ -102,6 +109,11 @@ constexpr TilePosition block_position(u32 block, u32 thread, u32 columns) {
   return {.row = block / across * kPartialSpan + thread / 32 * kWarpRows,
           .column = column,
           .valid = valid_columns(column, columns)};
+}
+// As are_spans_whole(), for such a block.
+constexpr bool is_block_whole(u32 block, u32 columns) {
+  const u32 end = (block % ceil_div(columns, kBlockColumns) + 1) * kBlockColumns;
+  return columns % kThreadColumns == 0 || end <= columns;
 }
 constexpr u64 column_blocks(u64 rows, u64 columns) {
   return (columns + kBlockColumns - 1) / kBlockColumns * ((rows + kPartialSpan - 1) / kPartialSpan);

@@ -6,6 +6,9 @@
 // is not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/rounding.h"
 #include "base/seeds.h"
 #include "gpu/configure/choose_config.h"
 #include "gpu/gemm_programs.h"
@@ -112,6 +115,34 @@ TEST(ProductOnHost, ManyTilesOfACluster) {
 // The target of a row lies in any tile, and outside for some.
 TEST(ProductOnHost, Loss) {
   expect_right(tests::library_program("loss"), kRaggedSizes, "128x128p21s4");
+}
+
+// Logits of a loop over rows: rows begin at multiples of 16 bytes, so the copy engine stores them
+// for any number of columns, with what lies behind the last one. Nothing else reads that.
+TEST(ProductOnHost, StoresMayEndInPaddingThatNobodyReads) {
+  const Program program = parse_program(R"(program logits {
+  v = gemm(h[M, K]:bf16, w[N, K]:bf16) * per_row(r[M])
+  store(x:bf16, v)
+  y = as_stored(v + per_column(b[N]), bf16)
+  store(y:bf16, y)
+  store(chosen, select_column(y, per_row(target[M]:i32)))
+  row_partial(lse, log_sum_exp(y))
+  column_partial(sums, sum(y))
+})");
+  const Values inputs = tests::random_inputs(program, kRaggedSizes, 1);
+  for (const bool owns : {false, true}) {
+    SCOPED_TRACE(owns);
+    LowerOptions options{.owns_padding = owns, .choice = parse_choice("128x128p11s4")};
+    options.multiprocessors = 2;
+    expect_close(program, kRaggedSizes, inputs,
+                 run_on_host(program, kRaggedSizes, inputs, {.multiple = 8}, options));
+    for (const TensorDecl& decl : program.tensors)
+      options.row_strides.push_back(
+          round_up(physical_shape(decl, kRaggedSizes).cols, size_of(decl.dtype) == 2 ? 8 : 1));
+    const std::vector<TensorMapSpec> maps = lower(program, kRaggedSizes, options).front().maps;
+    const auto ends_in_padding = [](const TensorMapSpec& map) { return map.columns == 144; };
+    EXPECT_EQ(std::ranges::count_if(maps, ends_in_padding), owns ? 2 : 0);
+  }
 }
 
 TEST(ProductOnHost, Entropy) {

@@ -326,6 +326,22 @@ TEST(TileEmitter, PaddingOfItsOwnIsWorkedOnAsVectorsWhereColumnsAreApart) {
   }
 }
 
+// Rows that begin at multiples of 16 bytes and end within one: only the blocks of the last columns
+// move single elements.
+TEST(TileEmitter, ColumnsBeforeARaggedEndAreVectors) {
+  for (const std::string reduced : {"row_partial(p, sum(y))", "column_partial(p, sum(y))"}) {
+    const Program program = parse_program(
+        "program p {\n  y = exp(tile(x[M, N]:bf16) - per_row(r[M])) * per_column(c[N])\n"
+        "  store(z:bf16, y)\n  " + reduced + "\n}\n");
+    for (const int64_t columns : {300, 2117, 4101}) {
+      SCOPED_TRACE(reduced + ", " + std::to_string(columns));
+      const DimValues sizes{{"M", 70}, {"N", columns}};
+      const Values inputs = tests::random_inputs(program, sizes, 1);
+      expect_close(program, sizes, inputs, run_on_host(program, sizes, inputs, {.multiple = 8}));
+    }
+  }
+}
+
 TEST(TileEmitter, AdjacentPairsCompile) {
   std::set<std::string> sources;
   for (const char* program : kAdjacent) {

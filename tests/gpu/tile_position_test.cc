@@ -58,6 +58,30 @@ TEST(TilePosition, BlocksCoverEachElementOnceAndOnly64Rows) {
   }
 }
 
+TEST(TilePosition, ABlockIsWholeIfNoThreadHasAPartOfAVector) {
+  const auto is_whole = [](const auto& position) {
+    for (u32 thread = 0; thread < kTileThreads; ++thread)
+      if (position(thread).valid % kThreadColumns != 0) return false;
+    return true;
+  };
+  for (const u32 columns : {1u, 8u, 257u, 320u, 515u, 2111u, 2112u, 2113u, 4099u}) {
+    const u32 count = ceil_div(columns, kPartialSpan);
+    const Divisor spans = divisor_of(count);
+    u32 whole = 0;
+    for (u32 block = 0; block < span_blocks(70, columns, 2); ++block) {
+      const bool said = are_spans_whole(block, columns, count);
+      whole += said;
+      ASSERT_LE(said, is_whole([&](u32 thread) {
+                  return span_position(block, thread, columns, spans, 2);
+                }));
+    }
+    EXPECT_EQ(whole > 0, columns % kThreadColumns == 0 || count > kTileThreads / kSpanThreads);
+    for (u32 block = 0; block < column_blocks(70, columns); ++block)
+      ASSERT_EQ(is_block_whole(block, columns),
+                is_whole([&](u32 thread) { return block_position(block, thread, columns); }));
+  }
+}
+
 // Threads exchange with lanes that differ by the bits of a mask: their columns must be those of the
 // same row of the same span, or of the same group.
 TEST(TilePosition, SpansAndGroupsLieInOneWarp) {

@@ -205,7 +205,10 @@ TensorMapSpec SpaceOperands::whole(int t) const {
 }
 
 std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& move, int plane) {
-  TensorMapSpec spec = whole(step(move.step).tensor());
+  const Step& s = step(move.step);
+  TensorMapSpec spec = whole(s.tensor());
+  if (program::is_tile_store(s) && !move.is_wide)
+    spec.columns = sizes_.writable_columns(s.tensor());
   spec.box_rows = device::kWgmmaM;
   spec.box_columns = device::sub_tile_width(config_, shape_);
   std::string role = "_tile";

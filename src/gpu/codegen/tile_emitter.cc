@@ -67,14 +67,15 @@ class TileSpaceWriter {
     const int64_t columns = columns_with_padding(sizes_, space_);
     row_count_ = arguments_.number("rows_" + id_, rows);
     column_count_ = arguments_.number("columns_" + id_, columns);
-    columns_.align("columns * 2");
     // Wide tensors have twice as many columns, and divisions support numbers below 2^31.
     require(columns < int64_t{1} << 30, description() + " has too many columns for one launch");
     position_ = "block_position(block, thread_index(), columns)";
+    is_whole_ = "is_block_whole(block, columns)";
     if (!by_blocks_) {
-      const int64_t count = partial_spans(columns);
+      const std::string spans = arguments_.number("spans_" + id_, partial_spans(columns));
       position_ = filled("span_position(block, thread_index(), columns, $, kThreadRows)",
-                         {columns_.divisor(arguments_.number("spans_" + id_, count), count)});
+                         {columns_.divisor(spans, partial_spans(columns))});
+      is_whole_ = filled("are_spans_whole(block, columns, $)", {spans});
     }
     values_.write(space_.steps, needed_, [this](int i) { write_effect(i); });
     const uint64_t blocks = by_blocks_ ? device::column_blocks(rows, columns)
@@ -459,10 +460,10 @@ class TileSpaceWriter {
 
   std::string assemble(const std::string& struct_name) const {
     std::string all_aligned;
-    for (const std::string& bytes : columns_.aligned()) {
-      all_aligned += all_aligned.empty() ? "" : " |\n            ";
-      all_aligned += bytes == "columns * 2" ? column_count_ + " * 2" : bytes;
-    }
+    for (const std::string& bytes : columns_.aligned())
+      all_aligned += (all_aligned.empty() ? "" : " |\n            ") + bytes;
+    const std::string is_vector =
+        is_whole_ + (all_aligned.empty() ? "" : " &&\n           (" + all_aligned + ") % 16 == 0");
     const std::string rows_loop = filled(
         "#pragma unroll\n      for (u32 r = 0; r < $; ++r) {\n"
         "        $const u32 row = at.row + first + r;\n",
@@ -471,13 +472,14 @@ class TileSpaceWriter {
     const std::string rows = rows_in_flight();
     std::string text = filled(
         "// Tile space $, [$, $].\nstruct $ {\n  static constexpr u32 kThreadRows = $;\n\n"
-        "  __device__ static bool is_vector(const Arguments& a) {\n    return ($) %\n"
-        "               16 ==\n           0;\n  }\n\n  template <bool kVector>\n"
+        "  __device__ static bool is_vector(const Arguments& a, u32 block) {\n"
+        "    const u32 columns = $;\n    return $;\n  }\n\n  template <bool kVector>\n"
         "  __device__ __forceinline__ static void run(const Arguments& a, u32 block, "
         "[[maybe_unused]] float* scratch) {\n    const u32 rows = $;\n    const u32 columns = $;\n"
         "$    const TilePosition at = $;\n    const auto base = [&](u32 i) { return $ + i; };\n$$",
         {id_, space_.shape.rows.text(), space_.shape.cols.text(), struct_name,
-         std::to_string(rows_.in_flight), all_aligned, row_count_, column_count_,
+         std::to_string(rows_.in_flight), column_count_, is_vector, row_count_,
+         column_count_,
          columns_.divisors(), position_,
          by_blocks_ ? "loaded_column<kVector>(at.column, columns)" : "at.column",
          columns_.functions(), before_.text()});
@@ -508,6 +510,7 @@ class TileSpaceWriter {
   std::string row_count_;
   std::string column_count_;
   std::string position_;  // of the thread
+  std::string is_whole_;  // whether the columns of the block's threads are whole vectors
   ColumnText columns_;
   ValueText values_;
   ValueText::Made needed_;

@@ -25,6 +25,10 @@ int64_t ProgramSizes::stride(int t) const {
   return options_.row_strides.empty() ? stored_columns(t) : options_.row_strides[t];
 }
 
+int64_t ProgramSizes::writable_columns(int t) const {
+  return options_.owns_padding ? stride(t) : stored_columns(t);
+}
+
 std::string ProgramSizes::description() const {
   std::string text = "program '" + given_.name + "'";
   const char* separator = " with ";

@@ -39,6 +39,8 @@ class ProgramSizes {
   int64_t stored_columns(int t) const;
   // Elements between the starts of two rows.
   int64_t stride(int t) const;
+  // The columns that a store may write: also those of the padding, if nobody reads it.
+  int64_t writable_columns(int t) const;
 
   // "program 'x' with M = 3, N = 5" for messages.
   std::string description() const;

@@ -413,9 +413,10 @@ class Analyser {
     const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
     if (!is_store && !can_load_boxes(i)) return false;
     if (sizes_.stride(s.tensor()) % granule != 0) return false;
-    const int64_t columns = sizes_.size(s.shape.cols);
     const int64_t h = half(i);
     // TMA clips stores to multiples of 16 bytes.
+    const int64_t columns =
+        h == 0 ? sizes_.writable_columns(s.tensor()) : sizes_.stored_columns(s.tensor());
     if (is_store && columns % granule != 0) return false;
     if (h == 0) return true;
     if (is_concatenated(i)) return h % granule == 0;

@@ -52,9 +52,10 @@ using Arguments = KernelArguments<0, 6, 22>;
 struct Space0 {
   static constexpr u32 kThreadRows = 1;
 
-  __device__ static bool is_vector(const Arguments& a) {
-    return (a.numbers[columns_0] * 2 |
-            a.pointers[at_cos] |
+  __device__ static bool is_vector(const Arguments& a, u32 block) {
+    const u32 columns = a.numbers[columns_0];
+    return are_spans_whole(block, columns, a.numbers[spans_0]) &&
+           (a.pointers[at_cos] |
             static_cast<u64>(a.numbers[stride_cos]) * 4 |
             a.numbers[columns_of_cos] * 2 |
             a.pointers[at_sin] |
@@ -64,9 +65,7 @@ struct Space0 {
             static_cast<u64>(a.numbers[stride_dq]) * 2 |
             a.numbers[half_0_0] * 2 |
             a.pointers[at_q] |
-            static_cast<u64>(a.numbers[stride_q]) * 2) %
-               16 ==
-           0;
+            static_cast<u64>(a.numbers[stride_q]) * 2) % 16 == 0;
   }
 
   template <bool kVector>
