@@ -332,7 +332,8 @@ TEST(TileEmitter, ColumnsBeforeARaggedEndAreVectors) {
   for (const std::string reduced : {"row_partial(p, sum(y))", "column_partial(p, sum(y))"}) {
     const Program program = parse_program(
         "program p {\n  y = exp(tile(x[M, N]:bf16) - per_row(r[M])) * per_column(c[N])\n"
-        "  store(z:bf16, y)\n  " + reduced + "\n}\n");
+        "  store(z:bf16, y)\n  " +
+        reduced + "\n}\n");
     for (const int64_t columns : {300, 2117, 4101}) {
       SCOPED_TRACE(reduced + ", " + std::to_string(columns));
       const DimValues sizes{{"M", 70}, {"N", columns}};

@@ -478,8 +478,7 @@ class TileSpaceWriter {
         "[[maybe_unused]] float* scratch) {\n    const u32 rows = $;\n    const u32 columns = $;\n"
         "$    const TilePosition at = $;\n    const auto base = [&](u32 i) { return $ + i; };\n$$",
         {id_, space_.shape.rows.text(), space_.shape.cols.text(), struct_name,
-         std::to_string(rows_.in_flight), column_count_, is_vector, row_count_,
-         column_count_,
+         std::to_string(rows_.in_flight), column_count_, is_vector, row_count_, column_count_,
          columns_.divisors(), position_,
          by_blocks_ ? "loaded_column<kVector>(at.column, columns)" : "at.column",
          columns_.functions(), before_.text()});
