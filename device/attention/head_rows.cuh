@@ -130,19 +130,20 @@ __device__ __forceinline__ void transpose_quad(u32 (&words)[4]) {
   for (u32 i = 0; i < 2; ++i) swap(words[i], words[i + 2], lane / 2 % 2 != 0, 2);
 }
 
-// store_rows() of whole rows, in pieces of 16 bytes where memory allows it.
+// store_rows() in pieces of 16 bytes where memory allows it.
 template <Element kElement, u32 kRows, u32 kWidth, u32 kColumns, class FactorOf>
-__device__ __forceinline__ void store_whole_rows(const TokenRows<kColumns>& to, u32 first,
-                                                 const Accumulators<kRows, kWidth>& sums,
-                                                 FactorOf factor_of) {
-  if (!to.is_aligned) return store_rows<kElement>(to, first, 0, sums, factor_of);
+__device__ __forceinline__ void store_pieces(const TokenRows<kColumns>& to, u32 first,
+                                             u32 first_column,
+                                             const Accumulators<kRows, kWidth>& sums,
+                                             FactorOf factor_of) {
+  if (!to.is_aligned) return store_rows<kElement>(to, first, first_column, sums, factor_of);
   static_assert(kColumns % 32 == 0);
 #pragma unroll
   for (u32 row = 0; row < kRows / 8; ++row) {
     const u32 token = first + row_of<kRows>(row);
     const float factor = factor_of(row);
 #pragma unroll
-    for (u32 i = 0; i < kColumns / 4; i += 8) {  // 32 columns
+    for (u32 i = 0; i < smaller(kWidth, kColumns) / 4; i += 8) {  // 32 columns
       u32 words[4];
 #pragma unroll
       for (u32 piece = 0; piece < 4; ++piece) {
@@ -150,7 +151,8 @@ __device__ __forceinline__ void store_whole_rows(const TokenRows<kColumns>& to, 
                                       sums.at(row, i + 2 * piece + 1) * factor);
       }
       transpose_quad(words);
-      if (token < to.tokens) store_piece(to.at(token, 4 * i + own_lane() % 4 * kPiece), words);
+      if (token < to.tokens)
+        store_piece(to.at(token, first_column + 4 * i + own_lane() % 4 * kPiece), words);
     }
   }
 }

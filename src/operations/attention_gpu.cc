@@ -111,6 +111,50 @@ struct Call {
   }
 };
 
+// The kernels of device/sm90/attention/backward.cuh and backward_rows.cuh.
+std::vector<GpuKernel> hopper_backward(const OperationCall& call, const Call& c) {
+  using namespace tensor_cores::sm90;
+  const size_t dq = call.operands, dk = dq + 1, dv = dq + 2;
+  const AttentionShape& shape = c.shape;
+  const BackwardTiles tiles = backward_tiles(c.head());
+  const auto size = [](int64_t x) { return static_cast<uint32_t>(x); };
+  const BackwardScratch scratch(size(shape.sequences), size(shape.tokens), size(shape.heads),
+                                size(shape.kv_heads), c.head());
+  const int64_t key_blocks = ceil_div(shape.tokens, int64_t{kBackwardKeys});
+  const auto map = [&](size_t tensor, int64_t heads, uint32_t box_rows) {
+    return GpuTensorMap{tensor,       c.rows,   heads * shape.head_dim,
+                        shape.tokens, box_rows, device::kBlockK};
+  };
+  const std::string scratch_data = "p(" + std::to_string(call.tensors.size()) + ")";
+  const auto kernel = [&](const std::string& name, const std::string& file,
+                          const std::string& statement, int64_t blocks, uint32_t threads) {
+    return GpuKernel{.name = name,
+                     .code = c.tensor_core_code("sm90/attention/" + file),
+                     .body = c.sizes_text() + statement,
+                     .numbers = c.numbers,
+                     .grid = size(blocks * shape.sequences),
+                     .threads = threads,
+                     .scratch_bytes = static_cast<int64_t>(scratch.bytes)};
+  };
+  GpuKernel main =
+      kernel("attention_backward", "backward.cuh",
+             "  attention::sm90::backward<kHead>(sizes, {m(0), m(1), m(2), m(3)}, " + scratch_data +
+                 ", n(" + std::to_string(c.numbers.size()) + "),\n      " + head_rows(dq) + ", " +
+                 head_rows(dk) + ", " + head_rows(dv) + ");\n",
+             key_blocks * shape.kv_heads, tiles.threads());
+  main.maps = {map(0, shape.heads, tiles.queries), map(1, shape.kv_heads, kBackwardKeys),
+               map(2, shape.kv_heads, kBackwardKeys), map(5, shape.heads, tiles.queries)};
+  main.shared_bytes = backward_layout(c.head(), tiles).bytes;
+  // As many heads as CTAs can run at a time.
+  main.numbers.push_back(
+      size(std::max(int64_t{1}, (call.multiprocessors + key_blocks / 2) / key_blocks)));
+  return {kernel("attention_backward_begin", "backward_rows.cuh",
+                 operands_of_backward() + "  attention::sm90::begin_backward<kHead>(in, " +
+                     scratch_data + ", " + head_rows(dq) + ");\n",
+                 key_blocks * (kBackwardKeys / kRowsTokens) * shape.heads, kRowsThreads),
+          main};
+}
+
 // All tensors have the type of the first, but for documents and for one.
 Call checked(const OperationCall& call, const AttentionShape& a, size_t other, DType others_type) {
   const int64_t rows = call.tensors[0].rows;
@@ -195,6 +239,8 @@ std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call) {
                          c.shape.kv_heads)};
   }
   const tensor_cores::HeadShape head = c.head();
+  if (call.gpu_target == "sm90" && tensor_cores::sm90::takes_backward(head))
+    return hopper_backward(call, c);
   const tensor_cores::Tiles by_query = backward_queries_tiles(head);
   const tensor_cores::Tiles by_key = backward_keys_tiles(head);
   std::vector<GpuKernel> kernels{

@@ -200,13 +200,13 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
     }
     const auto issue_block_scores = [&](Accumulators<16, kKeys>& scores) {
       wgmma_fence();
-      issue_scores<kElement, kHead.dim, kTiles.queries()>(
+      issue_dot_products<kElement, kHead.dim, kTiles.queries()>(
           scores, queries_start, keys_start + keys.stage * (block_bytes(kKeys, kHead.dim) >> 4));
       wgmma_commit();
     };
     const auto issue_block_output = [&](const Probabilities& p) {
       wgmma_fence();
-      issue_output<kElement>(
+      issue_product<kElement>(
           output, p,
           values_start + values.stage * (block_bytes(kKeys, output_columns(kHead)) >> 4));
       wgmma_commit();
@@ -279,9 +279,8 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
     float inverse[2], log_sums[2];
     softmax.finish(inverse, log_sums, form.unit);
     store_log_sums(lse, lse_stride, sizes, tile.sequence, tile.head, tile.first_query, log_sums);
-    store_whole_rows<kElement>(
-        TokenRows<kHead.value_dim>(y, tile.sequence, sizes.sequence, tile.head), tile.first_query,
-        output, [&](u32 row) { return inverse[row]; });
+    store_pieces<kElement>(TokenRows<kHead.value_dim>(y, tile.sequence, sizes.sequence, tile.head),
+                           tile.first_query, 0, output, [&](u32 row) { return inverse[row]; });
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of Hopper's attention kernel as values that host and device read: its tiles by the
-// sizes of a head, its threads and its shared memory.
+// The sizes of Hopper's attention kernels as values that host and device read: their tiles by the
+// sizes of a head, their threads, their shared memory and the scratch of the backward.
 // Shared memory holds operands as wgmma reads them: panels of 64 columns, whose rows are 128 bytes
 // with TMA's swizzle.
 #pragma once
@@ -63,5 +63,76 @@ constexpr ForwardTiles hopper_tiles(const HeadShape& head) {
     return {.consumers = 3, .producer_registers = 32, .consumer_registers = 160};
   return {};
 }
+
+// The backward: a CTA has a block of keys, and each of its two consumers has 64 of them. The CTA
+// loops over blocks of queries.
+inline constexpr u32 kBackwardConsumers = 2;
+inline constexpr u32 kBackwardKeys = kBackwardConsumers * kWgmmaM;
+
+struct BackwardTiles {
+  u32 queries = 64;  // of a block
+  u32 stages = 2;    // blocks of queries in shared memory, and as many of dy
+  u32 producer_registers = 24;
+  u32 consumer_registers = 240;
+
+  constexpr u32 threads() const { return (kBackwardConsumers + 1) * kWarpgroupSize; }
+};
+
+constexpr bool takes_backward(const HeadShape& head) {
+  return head.dim == head.value_dim && (head.dim == 64 || head.dim == 128);
+}
+
+// A consumer computes dq of 64 queries and 64 columns: half of the queries, or half of the columns.
+constexpr BackwardTiles backward_tiles(const HeadShape& head) {
+  return {.queries = head.dim == 64 ? 128u : 64u};
+}
+inline constexpr u32 kQuerySumsBytes = kWgmmaM * 64 * 4;  // of a consumer, in fp32
+inline constexpr u32 kSumsPitch = kWarpgroupSize * 16;    // four numbers of each thread
+
+// Offsets in shared memory.
+struct BackwardLayout {
+  u32 values, queries, dy, gradients, query_sums, subtracted, dots, spans, barriers, ticket, bytes;
+};
+constexpr BackwardLayout backward_layout(const HeadShape& head, const BackwardTiles& tiles) {
+  const u32 vector_bytes = tiles.queries * 4;
+  BackwardLayout layout{};
+  layout.values = block_bytes(kBackwardKeys, head.dim);
+  layout.queries = layout.values + block_bytes(kBackwardKeys, head.value_dim);
+  layout.dy = layout.queries + tiles.stages * block_bytes(tiles.queries, head.dim);
+  layout.gradients = layout.dy + tiles.stages * block_bytes(tiles.queries, head.value_dim);
+  layout.query_sums = layout.gradients + 2 * block_bytes(kBackwardKeys, tiles.queries);
+  layout.subtracted = layout.query_sums + kBackwardConsumers * kQuerySumsBytes;
+  layout.dots = layout.subtracted + tiles.stages * vector_bytes;
+  layout.spans = layout.dots + tiles.stages * vector_bytes;
+  layout.barriers = layout.spans + kBackwardKeys * span_bytes(head);
+  layout.ticket = layout.barriers + (2 + 4 * tiles.stages + 2 * kBackwardConsumers) * kBarrierBytes;
+  layout.bytes = layout.ticket + 16;
+  return layout;
+}
+
+// The kernel before the backward: four threads have a token.
+inline constexpr u32 kRowsThreads = 256;
+inline constexpr u32 kRowsTokens = kRowsThreads / 4;
+
+// The scratch memory of a backward: offsets in bytes. First the number of the next tile.
+struct BackwardScratch {
+  u64 progress;    // u32 for each key-value head and block of keys
+  u64 subtracted;  // fp32 [sequences, heads, padded tokens]: what is subtracted from exponents
+  u64 dots;        // the same of dy·y
+  u64 query_sums;  // fp32 [sequences, heads, blocks of queries, queries * columns]
+  u64 bytes;
+
+  constexpr BackwardScratch(u32 sequences, u32 tokens, u32 heads, u32 kv_heads,
+                            const HeadShape& head) {
+    const u32 padded = round_up(tokens, kBackwardKeys);
+    const u64 rows = static_cast<u64>(sequences) * heads * padded;
+    const u64 blocks = static_cast<u64>(sequences) * kv_heads * (padded / kBackwardKeys);
+    progress = 128;
+    subtracted = progress + (blocks + 31) / 32 * 128;
+    dots = subtracted + rows * 4;
+    query_sums = dots + rows * 4;
+    bytes = query_sums + rows * head.dim * 4;
+  }
+};
 
 }  // namespace coda::device::attention::sm90

@@ -62,6 +62,13 @@ __device__ __forceinline__ void wgmma_of_registers(float (&d)[kN / 2], const u32
   }
 }
 
+// Keeps a left operand in its registers up to the preceding wait.
+template <u32 kSteps>
+__device__ __forceinline__ void pin_registers(u32 (&words)[kSteps][4]) {
+#pragma unroll
+  for (u32 i = 0; i < 4 * kSteps; ++i) asm volatile("" : "+r"(words[i / 4][i % 4])::"memory");
+}
+
 #undef CODA_NAMES_32
 #undef CODA_NAMES_64
 #undef CODA_NAMES_128

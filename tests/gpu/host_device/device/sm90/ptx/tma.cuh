@@ -81,6 +81,7 @@ void store_wait_read() {
     host_stores().erase(host_stores().begin());
   }
 }
+inline void store_wait() { store_wait_read<0>(); }
 inline void fence_async_proxy() {}
 
 // As a cluster finds it: NaN in 16 and in 32 bits.

@@ -24,4 +24,7 @@ void wgmma_of_registers(float (&d)[kN / 2], const u32 (&a)[4], u64 b) {
   });
 }
 
+template <u32 kSteps>
+void pin_registers(u32 (&)[kSteps][4]) {}
+
 }  // namespace coda::device
