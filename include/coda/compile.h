@@ -18,6 +18,7 @@ struct Alternative {
   double seconds = 0;
   double moved_bytes = 0;
   double saved_bytes = 0;
+  double loop_bytes = 0;  // the most that a loop over blocks of rows holds besides
   bool chosen = false;
 };
 

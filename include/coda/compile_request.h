@@ -97,6 +97,9 @@ struct CompileOptions : PlanChoices {
   bool fuse = true;              // false: the baseline with unfused norms and no GEMM epilogues
   bool overwrite_saved = false;  // results may overwrite saved tensors after their last read; then
                                  // each forward allows only one backward
+  // For a GPU: a loop over rows keeps an aligned copy of an output that it reads again and whose
+  // rows do not begin at multiples of 16 bytes (the logits of a vocabulary of 50257).
+  bool aligns_outputs = false;
   // The plan does not compute 8-bit copies of a single parameter (or of some of its columns). They
   // are inputs of the plan instead, and the caller runs Compiled::parameter_copies after each
   // change of the parameters.

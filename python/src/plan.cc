@@ -45,6 +45,11 @@ CompileRequest request_of(const Graph& graph, const std::vector<Named>& outputs,
   return request;
 }
 
+void for_backend(CompileOptions& options, bool for_gpu) {
+  if (for_gpu) options.rates = h200_rates();
+  options.aligns_outputs = for_gpu;
+}
+
 Plan compile_graph(const std::shared_ptr<Graph>& graph, const std::vector<Named>& outputs,
                    const std::vector<Seed>& seeds, const std::vector<Gradient>& gradients,
                    const PythonSizes& sizes, const std::string& storage,
@@ -56,7 +61,7 @@ Plan compile_graph(const std::shared_ptr<Graph>& graph, const std::vector<Named>
   options.storage = dtype_of(storage);
   options.chunk_rows = chunk_rows;
   options.fuse = fuse;
-  if (for_gpu) options.rates = h200_rates();
+  for_backend(options, for_gpu);
   const nb::gil_scoped_release released;
   return compile(*graph, request, options).plan;
 }
@@ -78,7 +83,7 @@ std::pair<Plan, std::vector<float>> compile_in_eight_bits(
     names += (names.empty() ? "'" : ", '") + name + "'";
   require(options.eight_bits != EightBits::none,
           "products in 8 bits are one of " + names + ", not '" + products + "'");
-  if (for_gpu) options.rates = h200_rates();
+  for_backend(options, for_gpu);
   const nb::gil_scoped_release released;
   Compiled compiled = compile(*graph, request, options);
   return {std::move(compiled.plan), std::move(compiled.first_scales)};

@@ -177,6 +177,33 @@ TEST_P(InBlocks, NothingWideIsStoredWhole) {
 INSTANTIATE_TEST_SUITE_P(RowChunks, InBlocks, testing::Range<size_t>(0, chunk_cases().size()),
                          [](const auto& info) { return chunk_cases()[info.param].name; });
 
+// For a GPU the loop reads a copy of the caller's logits with rows at multiples of 16 bytes; if
+// they are there anyway, the logits themselves.
+TEST(RowChunks, LogitsOfRowsThatAreNotAlignedHaveACopyForTheLoop) {
+  for (const int64_t vocabulary : {kVocabulary, int64_t{88}}) {
+    LlamaSizes s = sizes_of_model();
+    s.vocab = vocabulary;
+    Block b;
+    biased_head(b, s);
+    CompileOptions options = in_three_chunks();
+    options.storage = DType::bf16;
+    options.aligns_outputs = true;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    ASSERT_EQ(plan.loops.size(), 1U);
+    std::set<std::string> read;
+    for (const PlanStep& step : plan.forward)
+      for (const StepTensor& t : step_tensors(step))
+        if (t.read && step.loop == 0) read.insert(t.name);
+    const bool is_copied = vocabulary == kVocabulary;
+    EXPECT_EQ(read.contains("logits"), !is_copied);
+    EXPECT_EQ(read.contains("logits.aligned"), is_copied);
+    if (is_copied) {
+      EXPECT_EQ(plan.tensor("logits.aligned").loop, 0);
+    }
+    expect_equal_in_chunks(b, plan, options.sizes, 3);
+  }
+}
+
 // Whole, too: as much as with the plain loss.
 TEST(RowChunks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
   const auto wide_tensors = [](const CrossEntropyOptions& loss, bool capped) {

@@ -21,6 +21,8 @@
 #include "base/nearest_name.h"
 #include "coda/eight_bits.h"
 #include "coda/error.h"
+#include "coda/row_chunks.h"
+#include "plan/after/aligned_copies.h"
 #include "plan/after/check_reads.h"
 #include "plan/after/eight_bits.h"
 #include "plan/after/in_place.h"
@@ -155,6 +157,7 @@ class Search {
     if (options_.layers_run_again != 0 && starts_.empty())
       compiled.plan.notes.emplace_back(
           "layers are not run again: no equal ones in a row were found");
+    if (options_.aligns_outputs) add_aligned_copies(compiled.plan, options_.sizes);
     verify_programs(compiled.plan);
     verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
@@ -359,9 +362,10 @@ class Search {
 
   bool cheaper(const Alternative& a, const Alternative& b) const {
     const bool by_memory = options_.objective == Objective::memory;
-    const double first = by_memory ? a.saved_bytes - b.saved_bytes : a.seconds - b.seconds;
-    const double second = by_memory ? a.seconds - b.seconds : a.saved_bytes - b.saved_bytes;
-    const double tiny = 1e-9 * (by_memory ? b.saved_bytes : b.seconds);
+    const auto bytes = [](const Alternative& one) { return one.saved_bytes + one.loop_bytes; };
+    const double first = by_memory ? bytes(a) - bytes(b) : a.seconds - b.seconds;
+    const double second = by_memory ? a.seconds - b.seconds : bytes(a) - bytes(b);
+    const double tiny = 1e-9 * (by_memory ? bytes(b) : b.seconds);
     if (first < -tiny || first > tiny) return first < 0;
     if (second < -1e-12 || second > 1e-12) return second < 0;
     return a.moved_bytes < b.moved_bytes;
@@ -384,6 +388,7 @@ class Search {
     carry_on(a.alternative.seconds, more.seconds);
     carry_on(a.alternative.moved_bytes, more.moved_bytes);
     carry_on(a.alternative.saved_bytes, more.saved_bytes);
+    carry_on(a.alternative.loop_bytes, more.loop_bytes);
     return a;
   }
 
@@ -487,6 +492,10 @@ class Search {
     a.from = std::move(from);
     a.alternative.choice = describe(point);
     a.alternative.saved_bytes = saved_bytes(a.plan, options_.sizes);
+    for (size_t loop = 0; loop < a.plan.loops.size(); ++loop) {
+      const double held = chunk_bytes(a.plan, static_cast<int>(loop), options_.sizes).chunk;
+      a.alternative.loop_bytes = std::max(a.alternative.loop_bytes, held);
+    }
     for (const auto* phase : {&a.plan.forward, &a.plan.backward}) {
       for (const PlanStep& step : *phase) {
         const StepCost cost = cost_of(step, a.plan, options_.sizes, options_.rates);
