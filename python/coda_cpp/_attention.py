@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from coda_cpp import _core, _precompile, _tensors
 from coda_cpp import builders as b
 from coda_cpp.session import Runners, gpu_of
 
+_HOPPERS_SIZES = (64, 128)  # of heads with a backward of Hopper's instructions (docs/attention.md)
 _NOMINAL = {"M": 4096, "T": 1024}  # for comparing costs; the plan has no choices
 
 
@@ -76,6 +78,15 @@ def _of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     return _kind(_tensors.torch_dtypes()[query.dtype], int(query.shape[2]), int(key.shape[2]),
                  int(query.shape[3]), int(value.shape[3]), causal, window, softcap, scale,
                  spans is not None, query.device.type == "cuda")
+
+
+def is_fastest(query: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether these kernels are faster than PyTorch's for heads of such tensors, forward and
+    backward, as measured on an H200 (docs/attention.md)."""
+    size = query.shape[-1]
+    return (query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16)
+            and isinstance(size, int) and size in _HOPPERS_SIZES and value.shape[-1] == size
+            and gpu_of(query.device)[2] == (9, 0) and not os.environ.get("CODA_GPU_TARGET"))
 
 
 def spans_of(bounds: torch.Tensor, tokens: int) -> torch.Tensor:

@@ -4,6 +4,7 @@
 import itertools
 import math
 import unittest
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -12,6 +13,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, Mistral
 
 import coda_cpp
 from coda_cpp import _attention, ops
+from coda_cpp.torch_backend import attention as recognition
 from compiled import SIZES, Recorder, error, ids, llama, outcome
 
 VARIANTS = (
@@ -355,6 +357,68 @@ class WrittenOut(unittest.TestCase):
         found, expected = (called(tokens, output_attentions=True).attentions
                            for called in (compiled, model))
         torch.testing.assert_close(found, expected)
+
+
+class PyTorchsCalls(unittest.TestCase):
+    """Calls of scaled_dot_product_attention become coda_cpp::attention where that is the fastest,
+    here as if a CPU were a GPU with such kernels."""
+
+    def setUp(self):
+        torch.manual_seed(0)
+        for name, value in (("is_fastest", lambda query, value: True), ("_MUCH_WORK", 0)):
+            patched = mock.patch.object(recognition, name, value)
+            patched.start()
+            self.addCleanup(patched.stop)
+
+    def _check(self, own, shape, function=torch.nn.functional.scaled_dot_product_attention,
+               **options):
+        torch._dynamo.reset()
+        given = tensors(shape)
+        recorder = Recorder()
+        compiled = torch.compile(
+            lambda q, k, v: function(q, k, v, **options), backend=recorder)
+        for found, expected in zip(results(compiled, given), results(function, given, **options)):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        self.assertEqual(recorder.reports[0].own, own)
+
+    def test_calls_without_a_mask(self):
+        for options in ({}, {"is_causal": True}, {"is_causal": True, "scale": 0.3}):
+            self._check(1, (2, 4, 4, 33, 16, 16), **options)
+        self._check(1, (2, 4, 2, 33, 16, 16), is_causal=True, enable_gqa=True)
+
+    def test_a_causal_mask(self):
+        mask = torch.ones(33, 33, dtype=torch.bool).tril()
+
+        def masked(q, k, v):
+            i, j = torch.arange(33)[:, None], torch.arange(33)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=j <= i)
+
+        self._check(1, (2, 4, 4, 33, 16, 16), masked)
+        self._check(0, (2, 4, 4, 33, 16, 16), attn_mask=mask)  # a constant is any mask
+
+    def test_what_stays(self):
+        self._check(0, (2, 4, 4, 33, 16, 8))  # values of another size
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            self._check(0, (2, 4, 4, 33, 16, 16))
+        with mock.patch.object(recognition, "_MUCH_WORK", 4 * 2 * 4 * 33 * 33 * 16 + 1):
+            self._check(0, (2, 4, 4, 33, 16, 16))
+
+        def crossed(q, k, v):
+            return torch.nn.functional.scaled_dot_product_attention(q[:, :, :7], k, v)
+
+        self._check(0, (2, 4, 4, 33, 16, 16), crossed)
+
+    def test_lengths_that_vary(self):
+        torch._dynamo.reset()
+        model = llama().eval()
+        recorder = Recorder()
+        compiled = torch.compile(model, backend=recorder, dynamic=True)
+        for tokens in (24, 31, 40):
+            batch = ids(2, tokens)
+            outcomes = [outcome(f, model, input_ids=batch, labels=batch) for f in (compiled, model)]
+            torch.testing.assert_close(*(loss for loss, _ in outcomes))
+            self.assertLess(error(*(gradients for _, gradients in outcomes)), 1e-4)
+        self.assertEqual({report.own for report in recorder.reports}, {2})
 
 
 class Documents(unittest.TestCase):

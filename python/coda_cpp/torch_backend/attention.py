@@ -9,7 +9,8 @@ that: in T5's bias the heads are contiguous instead.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because
-PyTorch has no fast path for them.
+PyTorch has no fast path for them. On a GPU for which coda_cpp::attention is faster than PyTorch's
+kernels, a call without a mask becomes one too, unless it has little work.
 
 Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
 PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
@@ -28,14 +29,18 @@ import torch
 from torch import fx
 from torch.backends import cuda
 
-from coda_cpp._attention import ATTENTION
+from coda_cpp._attention import ATTENTION, is_fastest
 from coda_cpp.torch_backend import documents, mask_proof, written_out
 from coda_cpp.torch_backend.graph_edits import insert, replace
-from coda_cpp.torch_backend.layout import is_one, same
+from coda_cpp.torch_backend.layout import hint, is_one, same
 
 _aten = torch.ops.aten
 FULL, CAUSAL, PACKED = "coda_full", "coda_causal", "coda_packed"  # in an input's meta
 _ATTENTION = _aten.scaled_dot_product_attention.default
+# Operations of a forward, without regard to is_causal, from which on calls become calls of
+# coda_cpp::attention: an H200 then takes 0.1 ms or more, and the host starts an operator of Python's
+# in less.
+_MUCH_WORK = 1e11
 
 
 def _grouped(node: Any) -> tuple[fx.Node, int] | None:
@@ -94,12 +99,14 @@ def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
 @dataclasses.dataclass
 class Told:
     """Numbers of calls: without a mask that hides nothing; with is_causal instead of a mask; within
-    documents; and those that were written out and are now one operation."""
+    documents; those that were written out and are now one operation; and those of PyTorch's that
+    are now coda_cpp::attention."""
 
     full: int = 0
     causal: int = 0
     packed: int = 0
     written_out: int = 0
+    own: int = 0
 
 
 class Masks:
@@ -184,14 +191,15 @@ class Masks:
                                  node.args)) | node.kwargs
             mask = arguments.get("attn_mask")
             if mask is None or not _is_of(mask, arguments["query"], arguments["key"], 0):
+                told.own += mask is None and self._call_own(node, arguments)
                 continue
             is_whole = _is_of(mask, arguments["query"], arguments["key"])
             if self.is_full(mask):
-                _call_without_mask(node, arguments)
                 told.full += 1
+                told.own += self._call_without_mask(node, arguments)
             elif is_whole and self.is_causal(mask):
-                _call_without_mask(node, arguments | {"is_causal": True})
                 told.causal += 1
+                told.own += self._call_without_mask(node, arguments | {"is_causal": True})
             elif is_whole and _may_pack(arguments) and (found := self.packed(mask)) is not None:
                 _narrow(arguments)
                 _pack(node, arguments, self.bounds(mask), found.window)
@@ -200,6 +208,37 @@ class Masks:
                 node.replace_input_with(mask, dense)
         self._graph.eliminate_dead_code()
         return told
+
+    def _call_without_mask(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
+        """Whether the call became one of coda_cpp::attention."""
+        _narrow(arguments)
+        arguments["attn_mask"] = None
+        if self._call_own(node, arguments):
+            return True
+        names = ("query", "key", "value", "attn_mask")
+        node.args = tuple(arguments.pop(name) for name in names)
+        node.kwargs = arguments
+        return False
+
+    def _call_own(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
+        """Replaces a call without a mask by coda_cpp::attention, if that is faster. Returns whether
+        it was replaced."""
+        if any(arguments[name] in self._written for name in ("query", "key", "value")):
+            return False
+        query, key, value = (arguments[name].meta["val"] for name in ("query", "key", "value"))
+        scale = arguments.get("scale")
+        if (arguments.get("dropout_p") or not isinstance(scale, (int, float, type(None)))
+                or not query.dim() == key.dim() == value.dim() == 4
+                or not all(map(same, key.shape, value.shape))
+                or not same(query.shape[2], key.shape[2]) or not is_fastest(query, value)
+                or not isinstance(query.shape[1], int) or not isinstance(key.shape[1], int)
+                or key.shape[1] != query.shape[1] and not arguments.get("enable_gqa")
+                or 4 * math.prod(map(hint, query.shape)) * hint(key.shape[2]) < _MUCH_WORK
+                or not (cuda.flash_sdp_enabled() and cuda.cudnn_sdp_enabled())):
+            return False
+        _put_own(node, arguments, bool(arguments.get("is_causal")), 0, 0.0,
+                 query.shape[3] ** -0.5 if scale is None else float(scale))
+        return True
 
     def _call_of_formula(self, node: fx.Node) -> bool:
         """Replaces the node by one call, if it is the result of attention that is written out, and
@@ -235,23 +274,21 @@ class Masks:
             _pack(node, arguments, self.bounds(found.mask), packed.window, found.softcap)
         elif may_call and (
                 found.mask is None or is_causal or packed is not None and not packed.has_documents):
-            turned = [insert(node, _aten.transpose.int, x, 1, 2) for x in (query, key, value)]
-            made = insert(node, ATTENTION, *turned, None, found.mask is not None,
-                          packed.window + 1 if packed else 0, found.softcap, found.scale)
-            replace(node, insert(node, _aten.transpose.int, insert(
-                node, operator.getitem, made, 0), 1, 2))
+            _put_own(node, arguments, found.mask is not None, packed.window + 1 if packed else 0,
+                     found.softcap, found.scale)
         else:
             return False
         written_out.erase(weights)
         return True
 
 
-def _call_without_mask(node: fx.Node, arguments: dict[str, Any]) -> None:
-    _narrow(arguments)
-    arguments["attn_mask"] = None
-    names = ("query", "key", "value", "attn_mask")
-    node.args = tuple(arguments.pop(name) for name in names)
-    node.kwargs = arguments
+def _put_own(node: fx.Node, arguments: dict[str, Any], causal: bool, window: int, softcap: float,
+             scale: float) -> None:
+    turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
+              for name in ("query", "key", "value")]
+    made = insert(node, ATTENTION, *turned, None, causal, window, softcap, scale)
+    replace(node, insert(node, _aten.transpose.int, insert(
+        node, operator.getitem, made, 0), 1, 2))
 
 
 def _narrow(arguments: dict[str, Any]) -> None:

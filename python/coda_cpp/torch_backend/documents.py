@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention within documents that are packed into one row, as operators of PyTorch.
 
-On a CPU and with a soft-cap this package's kernels run (_attention.py), which read the span of each
-token's document. Otherwise a GPU runs PyTorch's flash attention for sequences of different lengths.
+On a CPU, with a soft-cap, and where they are the fastest, this package's kernels run
+(_attention.py), which read the span of each token's document. Otherwise a GPU runs PyTorch's flash attention for sequences of different lengths.
 The host passes that the number of documents, because its grid and its workspace grow with that
 number (the backward's workspace by 128 rows for each document): to assume one document for each
 token would be too expensive. So BOUNDS waits for the GPU, once for each mask.
@@ -42,7 +42,7 @@ def _(begins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def _is_own(query: torch.Tensor, softcap: float) -> bool:
-    return bool(softcap) or not query.is_cuda
+    return bool(softcap) or not query.is_cuda or kernels.is_fastest(query, query)
 
 
 @torch.library.custom_op("coda_cpp::document_attention", mutates_args=())

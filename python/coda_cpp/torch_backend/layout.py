@@ -60,6 +60,11 @@ def number(size: Any) -> int:
     return size
 
 
+def hint(size: Any) -> int:
+    """The current value of a size, which may be symbolic."""
+    return int(size) if isinstance(size, int) else int(size.node.hint)
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two sizes are equal for all values of their symbols. Adds no guards for the
     symbols."""

@@ -32,7 +32,8 @@ from torch._functorch import config as functorch_config
 from torch._guards import tracing
 
 from coda_cpp import _cache, _core
-from coda_cpp.torch_backend.replace import Region, hint, text_of
+from coda_cpp.torch_backend.layout import hint
+from coda_cpp.torch_backend.replace import Region, text_of
 
 SECONDS = 10.0
 _RUNS = 5  # whose mean is a time

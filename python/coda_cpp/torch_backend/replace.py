@@ -18,7 +18,7 @@ from coda_cpp.programs import GraphFunction
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.graph_edits import insert
 from coda_cpp.torch_backend.importer import Importer
-from coda_cpp.torch_backend.layout import NEEDS, PRODUCTS, NotUnderstood, value_of
+from coda_cpp.torch_backend.layout import NEEDS, PRODUCTS, NotUnderstood, hint, value_of
 from coda_cpp.torch_backend.values import Source, permuted
 
 
@@ -117,11 +117,6 @@ class Region(torch.nn.Module):
         made = made if isinstance(made, tuple) else (made,)
         results = [result.shaped(made[result.place], tensors) for result in self.results]
         return results[0] if len(results) == 1 else tuple(results)
-
-
-def hint(size: Any) -> int:
-    """The current value of a size, which may be symbolic."""
-    return int(size) if isinstance(size, int) else int(size.node.hint)
 
 
 _functions: dict[str, GraphFunction] = {}
