@@ -27,9 +27,11 @@ void DeviceFlags::add_to(CLI::App& command) {
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}))
       ->capture_default_str();
   command
-      .add_option("--attention", attention,
-                  "On a GPU: repeatable (cuDNN, the same bits each time), fast (cuDNN in any "
-                  "order), or plain (without cuDNN, slow)")
+      .add_option(
+          "--attention", attention,
+          "On a GPU, where cuDNN is faster than coda's own kernels (not on Hopper with heads "
+          "of 64 or 128): repeatable (cuDNN, the same bits each time), fast (cuDNN in any "
+          "order), or plain (never cuDNN)")
       ->check(CLI::IsMember({"repeatable", "fast", "plain"}))
       ->capture_default_str();
   add_target(command, target);

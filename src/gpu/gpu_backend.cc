@@ -29,6 +29,7 @@
 #include "gpu/nccl/nccl_communicator.h"
 #include "gpu/tuned_file.h"
 #include "gpu/workspace.h"
+#include "operations/attention.h"
 #include "runtime/operation_call.h"
 
 namespace coda::gpu {
@@ -362,7 +363,8 @@ class GpuBackend : public Backend {
     std::vector<std::pair<std::string, KernelLaunch>> launches;
     std::set<std::string> seen;
     for (const auto& [call, tensors, sizes] : calls) {
-      if (is_for_cudnn(*call, tensors) || find_operation(call->function).gpu == nullptr) continue;
+      if (is_for_cudnn(*call, tensors, sizes) || find_operation(call->function).gpu == nullptr)
+        continue;
       for (KernelLaunch& launch : lower_call(*call, tensors, sizes, lower_options_))
         if (seen.insert(launch.source).second)
           launches.emplace_back(call->function, std::move(launch));
@@ -370,19 +372,24 @@ class GpuBackend : public Backend {
     return launches;
   }
 
-  bool is_for_cudnn(const OpaqueCall& call, std::span<const TensorDecl> tensors) const {
+  bool is_for_cudnn(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+                    const DimValues& sizes) const {
     const bool is_attention = call.function == "attention" || call.function == "attention_backward";
     // cuDNN's attention does not support fp32.
-    return attention_ != GpuAttention::plain && is_attention && tensors[0].dtype != DType::f32;
+    if (attention_ == GpuAttention::plain || !is_attention || tensors[0].dtype == DType::f32)
+      return false;
+    OperationCall prepared = operation_call(call, tensors, sizes);
+    prepared.gpu_target = lower_options_.target->name;
+    return !own_attention_is_fastest(prepared);
   }
 
   // Null if the call is not attention, or if the library's own kernel runs it: because that was
-  // requested, because cuDNN is missing, or because cuDNN does not support the call. In the last
-  // two cases a notice is printed once.
+  // requested or is the fastest, because cuDNN is missing, or because cuDNN does not support the
+  // call. In the last two cases a notice is printed once.
   std::unique_ptr<Kernel> cudnn_attention(const OpaqueCall& call,
                                           std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) {
-    if (!is_for_cudnn(call, tensors)) return nullptr;
+    if (!is_for_cudnn(call, tensors, sizes)) return nullptr;
     const OperationCall prepared = operation_call(call, tensors, sizes);
     std::string why = cudnn::why_not_cudnn(prepared);
     if (why.empty()) {

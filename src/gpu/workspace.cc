@@ -13,6 +13,7 @@
 #include "gpu/launch/launched_kernel.h"
 #include "gpu/launch/operation_launches.h"
 #include "gpu/lower.h"
+#include "operations/attention.h"
 #include "runtime/operation_call.h"
 #include "runtime/plan_programs.h"
 
@@ -26,9 +27,10 @@ int64_t call_bytes(const OpaqueCall& call, const Plan& plan, const DimValues& si
   for (const auto* names : {&call.inputs, &call.outputs})
     for (const std::string& name : *names) tensors.push_back(plan.tensor(name).decl);
   const bool is_backward = call.function == "attention_backward";
-  const OperationCall prepared = operation_call(call, tensors, sizes);
+  OperationCall prepared = operation_call(call, tensors, sizes);
+  prepared.gpu_target = options.target->name;
   if (attention != GpuAttention::plain && (call.function == "attention" || is_backward) &&
-      cudnn::why_not_cudnn(prepared).empty()) {
+      !own_attention_is_fastest(prepared) && cudnn::why_not_cudnn(prepared).empty()) {
     const AttentionShape shape = attention_shape(prepared.settings, prepared.tensors[0].rows);
     return cudnn::attention_scratch_bytes(shape, is_backward,
                                           attention == GpuAttention::repeatable);

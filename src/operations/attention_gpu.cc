@@ -206,6 +206,13 @@ std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
            .threads = kPastThreads}};
 }
 
+bool own_attention_is_fastest(const OperationCall& call) {
+  const AttentionShape shape = attention_shape(call.settings, call.tensors[0].rows);
+  return call.gpu_target == "sm90" && call.tensors[0].dtype != DType::f32 && shape.scale > 0 &&
+         tensor_cores::sm90::takes_backward({.dim = static_cast<uint32_t>(shape.head_dim),
+                                             .value_dim = static_cast<uint32_t>(shape.value_dim)});
+}
+
 std::vector<GpuKernel> attention_kernels(const OperationCall& call) {
   const size_t y = call.operands, lse = y + 1;
   const Call c = checked(call, lse);

@@ -15,6 +15,7 @@
 #include "gpu/clean_kernels.h"
 #include "gpu/operation_run.h"
 #include "gpu/targets/targets.h"
+#include "operations/attention.h"
 
 namespace coda::gpu::of_calls {
 namespace {
@@ -491,6 +492,22 @@ TEST(AttentionOnHost, NaNStaysInTheRowsThatSeeIt) {
   const Numbers results = results_of_kernels(c.call(false), c.tensors(false), numbers, kAligned);
   for (int64_t row = 0; row < c.tokens; ++row)
     EXPECT_EQ(std::isnan(results.at("y")[row * 64]), row >= 80) << row;
+}
+
+TEST(Attention, OwnKernelsAreTheFastestOnHopper) {
+  const auto are_fastest = [](int64_t dim, int64_t value_dim, DType type, const Target& target) {
+    const AttentionCase c{1, 256, 4, 2, dim, value_dim, true, 0, 0, type};
+    std::vector<TensorDecl> decls;
+    for (const CallTensor& t : c.tensors(true)) decls.push_back(t.decl());
+    OperationCall call = operation_call(c.call(true), decls, {});
+    call.gpu_target = target.name;
+    return own_attention_is_fastest(call);
+  };
+  EXPECT_TRUE(are_fastest(64, 64, DType::bf16, sm90()));
+  EXPECT_TRUE(are_fastest(128, 128, DType::f16, sm90()));
+  EXPECT_FALSE(are_fastest(192, 128, DType::bf16, sm90()));
+  EXPECT_FALSE(are_fastest(64, 64, DType::f32, sm90()));
+  EXPECT_FALSE(are_fastest(64, 64, DType::bf16, sm80()));
 }
 
 // Every size of a head in steps of 8 fits into the shared memory and the registers of every GPU.

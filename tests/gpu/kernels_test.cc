@@ -55,13 +55,14 @@ TEST(Kernels, AreEmittedOnceEachWithWhatALaunchNeeds) {
 // kernel runs, which keeps nothing, and what is left is passed on between kernels.
 TEST(Kernels, TheirWorkspaceIsKnownAhead) {
   const DimValues sizes = {{"M", 4096}};
-  const auto workspace = [&](DType storage) {
+  const auto workspace = [&](DType storage, int64_t head_dim) {
     Graph graph;
     const auto parameter = [&](const char* name) {
       return graph.parameter(name, {256, 256}, storage);
     };
     const Value x = graph.input("x", {"M", 256}, storage);
-    const AttentionOptions options{.heads = 4, .kv_heads = 4, .head_dim = 64, .sequence = "T"};
+    const AttentionOptions options{
+        .heads = 256 / head_dim, .kv_heads = 256 / head_dim, .head_dim = head_dim, .sequence = "T"};
     const Value y = attention(linear(x, parameter("q")), linear(x, parameter("k")),
                               linear(x, parameter("v")), options);
     CompileRequest request;
@@ -74,9 +75,13 @@ TEST(Kernels, TheirWorkspaceIsKnownAhead) {
     compiling.storage = storage;
     return gpu_workspace_bytes(compile(graph, request, compiling).plan, compiling.sizes);
   };
-  const int64_t rows = int64_t{4096} * 4;
-  EXPECT_EQ(workspace(DType::bf16), 4 * rows + 4 * rows + rows * 1024 * 2);
-  EXPECT_LT(workspace(DType::f32), rows * 1024);
+  const int64_t rows = int64_t{4096} * 8;
+  EXPECT_EQ(workspace(DType::bf16, 32), 4 * rows + 4 * rows + rows * 1024 * 2);
+  EXPECT_LT(workspace(DType::f32, 32), rows * 1024);
+  // The library's own backward has the sums of dq in fp32.
+  const int64_t sums = int64_t{4096} * 256 * 4;
+  EXPECT_GT(workspace(DType::bf16, 64), sums);
+  EXPECT_LT(workspace(DType::bf16, 64), sums + sums / 8);
 }
 
 TEST(Kernels, AreCompiledAheadAndThenFound) {
