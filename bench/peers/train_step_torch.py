@@ -8,8 +8,8 @@
     train_step_torch.py --backend inductor coda --parts
     torchrun --nproc-per-node 2 train_step_torch.py --batch 32 --parallel ddp
 
-The model is a plain one (models_torch.py), compiled as a whole with its loss. Attention runs in
-cuDNN (is_causal, grouped heads); Hugging Face's model passes its own mask, and PyTorch chooses the
+The model is a plain one (models_torch.py), compiled as a whole with its loss. PyTorch's attention is
+cuDNN's (is_causal, grouped heads); Hugging Face's model passes its own mask, and PyTorch chooses the
 implementation. Weights are fp32 under bf16 autocast; AdamW is fused; ids are random. Without
 `--clip` gradients are not clipped, unlike in our C++ benchmark, which is an advantage for PyTorch.
 Prints a line of JSON for each `--backend`: the median milliseconds of a step by CUDA events, after
@@ -53,7 +53,9 @@ RANK, WORLD = (int(os.environ.get(name, default)) for name, default in
                (("RANK", "0"), ("WORLD_SIZE", "1")))
 HEATING_OF_SEVERAL = 8  # steps, the same number in all processes
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-ATTENTION = [SDPBackend.CUDNN_ATTENTION] if DEVICE == "cuda" else [SDPBackend.MATH]
+# In this order. If only cuDNN's were allowed, coda would keep it too.
+ATTENTION = ([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION] if DEVICE == "cuda"
+             else [SDPBackend.MATH])
 OF_MASKS = [*ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 TUNED = "max-autotune-no-cudagraphs"
 BACKENDS = ("inductor", "coda", TUNED, "liger")
