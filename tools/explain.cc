@@ -39,6 +39,7 @@ struct ExplainFlags {
   std::string fp8_except;
   std::string objective = "memory";
   std::string recompute = "norms";
+  bool layers_on_host = false;
   StateFlags states;
   CardFlag gpu;  // none: a CPU
   std::string target;
@@ -75,6 +76,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   const Recompute recompute = recompute_of(flags.recompute);
   source.options.objective = flags.objective == "speed" ? Objective::speed : recompute.objective;
   source.options.layers_run_again = recompute.layers_run_again;
+  source.options.layers_on_host = flags.layers_on_host && !flags.gpu.name.empty();
   source.options.fuse = fuse;
   source.options.chunk_rows = flags.task == "train" ? flags.loss_rows : 0;
   ExplainedPlan plan = explain(std::move(source));
@@ -186,6 +188,7 @@ void add_explain(CLI::App& app) {
       ->capture_default_str();
   add_expert_capacity_flag(command, flags->expert_capacity);
   add_recompute_flag(command, flags->recompute);
+  add_layers_on_host_flag(command, flags->layers_on_host)->group("Memory of a training step");
   flags->states.add_to(command, "Memory of a training step");
   flags->gpu.add_to(command, "The card that will run it, by name: rtx4090 (docs/gpus.md) [a CPU]");
   add_target(command, flags->target);

@@ -115,4 +115,11 @@ CLI::Option* add_recompute_flag(CLI::App& command, std::string& value) {
       ->capture_default_str();
 }
 
+CLI::Option* add_layers_on_host_flag(CLI::App& command, bool& value) {
+  return command.add_flag(
+      "--layers-on-host", value,
+      "With --recompute layer: keep the inputs of layers in the host's memory between forward and "
+      "backward, for a GPU that is too small for them; the copies overlap with the computation");
+}
+
 }  // namespace coda::tools

@@ -37,5 +37,7 @@ CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value);
 
 // --recompute: what the backward recomputes instead of having it saved.
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value);
+// --layers-on-host: see PlanChoices::layers_on_host.
+CLI::Option* add_layers_on_host_flag(CLI::App& command, bool& value);
 
 }  // namespace coda::tools

@@ -60,6 +60,7 @@ struct TrainFlags {
   int64_t loss_rows = kAutomaticChunkRows;
   double expert_capacity = 0;
   std::string recompute = "norms";
+  bool layers_on_host = false;
   double memory = 0;  // GB
   std::string dtype = "fp32";
   std::string fp8_except;
@@ -163,8 +164,8 @@ int64_t eval_every_of(const TrainFlags& f) {
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
          name == "profile" || name == "device" || name == "gpus" || name == "processes" ||
-         name == "attention" || name == "memory" || name == "moments-on-host" || name == "help" ||
-         name == "save-every" || name == "sample" || name == "prompt";
+         name == "attention" || name == "memory" || name == "moments-on-host" ||
+         name == "layers-on-host" || name == "help" || name == "save-every" || name == "sample" || name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {
@@ -227,6 +228,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       ->group("Training");
   add_expert_capacity_flag(command, f.expert_capacity)->group("Training");
   add_recompute_flag(command, f.recompute)->group("Training");
+  add_layers_on_host_flag(command, f.layers_on_host)->group("Training");
   option(
       "--dtype", f.dtype,
       "fp32; bf16 with fp32 master weights and gradients; fp8: bf16 with products in 8 bits, but "
@@ -404,6 +406,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.expert_capacity = f.expert_capacity;
   s.objective = recompute_of(f.recompute).objective;
   s.layers_run_again = recompute_of(f.recompute).layers_run_again;
+  s.layers_on_host = f.layers_on_host;
   s.memory_limit = static_cast<int64_t>(f.memory * 1e9);
   s.seed = f.seed;
   s.schedule = {.peak = rate_of(f),
@@ -520,6 +523,9 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   require(!flags.states.moments_on_host || !plan.backend->is_on_host(),
           "--moments-on-host: this run is on a CPU, whose memory has the moments anyway (leave it "
           "out)");
+  require(!flags.layers_on_host || !plan.backend->is_on_host(),
+          "--layers-on-host: this run is on a CPU, whose memory has the inputs of layers anyway "
+          "(leave it out)");
   plan.communicator = plan.settings.communicator = processes.communicator.get();
   plan.out = flags.out;
   plan.overwrite = flags.overwrite;

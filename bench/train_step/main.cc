@@ -45,6 +45,7 @@ struct Flags {
   std::string dtype = "bf16";
   std::vector<std::string> fp8_except;
   std::string recompute = "norms";
+  bool layers_on_host = false;
   std::string moments = "fp32";
   bool moments_on_host = false;
   std::string master_weights = "fp32";
@@ -178,6 +179,7 @@ int run(const Flags& f) {
   const Recompute recompute = recompute_of(f.recompute);
   settings.objective = recompute.objective;
   settings.layers_run_again = recompute.layers_run_again;
+  settings.layers_on_host = f.layers_on_host;
   const auto type_of = [](const std::string& name) {
     return name == "bf16" ? DType::bf16 : DType::f32;
   };
@@ -238,13 +240,14 @@ int run(const Flags& f) {
       "{}, \"sequence\": {}, "
       "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
       "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
-      "\"recompute\": \"{}\", \"moments\": \"{}{}\", \"master_weights\": \"{}\", \"said_gib\": "
+      "\"recompute\": \"{}{}\", \"moments\": \"{}{}\", \"master_weights\": \"{}\", \"said_gib\": "
       "{:.2f}, \"taken_gib\": {:.2f}, "
       "\"gpu\": \"{}\"{}}}\n",
       place.world, f.dtype, f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms,
       1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
-      static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute, f.moments,
+      static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute,
+      f.layers_on_host ? ", on the host" : "", f.moments,
       f.moments_on_host ? " on the host" : "", f.master_weights,
       static_cast<double>(fitting.memory.bytes()) / (1 << 30),
       static_cast<double>(taken) / (1 << 30), describe_gpu(),
@@ -270,6 +273,7 @@ int main(int argc, char** argv) {
   app.add_option("--heat", f.heat, "Seconds of steps before");
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
   app.add_option("--recompute", f.recompute, "As coda train has it: none, norms, layer or layer:N");
+  app.add_flag("--layers-on-host", f.layers_on_host, "As coda train has it");
   const auto types = CLI::IsMember({"fp32", "bf16"});
   app.add_option("--moments", f.moments, "As coda train has it: fp32 or bf16")->check(types);
   app.add_option("--master-weights", f.master_weights, "As coda train has it")->check(types);

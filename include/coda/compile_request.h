@@ -75,6 +75,10 @@ struct PlanChoices {
   // the input of each such layer is saved. Gradients equal those without recomputation except for
   // rounding of stored values. No effect on a graph without such layers.
   int layers_run_again = 0;
+  // The inputs of these layers are in the host's memory between forward and backward, except that
+  // of the last one, which the backward reads first (Plan::host_copies). Requires
+  // layers_run_again; for backends with their own memory. All results are bitwise the same.
+  bool layers_on_host = false;
   // Rows of a block of the widest values that the backward computes before the upstream gradient is
   // known (a loss's logits and their gradient). Each block is consumed at once, and the upstream
   // gradient is multiplied in afterwards. 0: store the values whole; kAutomaticChunkRows: see

@@ -36,6 +36,8 @@ struct PlanTensor {
   bool is_upstream = false;  // an input that seeds the backward: the scale of a loss
   // A temporary used only inside one loop: the index of that loop; it has memory for one block.
   int loop = -1;
+  // A tensor from which the backward recomputes a layer: the number of the layer.
+  int starts_layer = -1;
 };
 
 // A call of an operation that the compiler treats as opaque (coda/operation.h): attention, its
@@ -73,11 +75,26 @@ struct RowChunks {
   std::vector<std::string> sums{};  // sums over all rows, fp32, complete after the loop
 };
 
+// A tensor that is in the host's memory between the phases. It is two temporaries, one of each
+// phase. Steps are indices into Plan::forward and Plan::backward, or their number; none is inside a
+// loop.
+struct HostCopy {
+  std::string stored;   // the forward's
+  std::string fetched;  // the backward's
+  // Its copy to the host starts before step `out` of the forward and is complete before step
+  // `out_end`, its copy from the host before `in` and `in_end` of the backward.
+  size_t out = 0;
+  size_t out_end = 0;
+  size_t in = 0;
+  size_t in_end = 0;
+};
+
 struct Plan {
   std::vector<PlanTensor> tensors;
   std::vector<PlanStep> forward;
   std::vector<PlanStep> backward;
   std::vector<RowChunks> loops{};
+  std::vector<HostCopy> host_copies{};
   std::vector<std::string> notes{};  // for people: requests that were not fulfilled, and why
 
   const PlanTensor& tensor(std::string_view name) const;  // throws Error if there is none

@@ -62,7 +62,7 @@ struct SessionOptions {
 class Session {
  public:
   // The backend must outlive the session. Throws Error, naming the plan step, if the plan is
-  // inconsistent.
+  // inconsistent, and if the plan keeps tensors in the host's memory where the backend keeps all.
   Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;

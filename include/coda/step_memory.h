@@ -19,9 +19,11 @@ struct MemoryUse {
 
 struct StepMemory {
   std::vector<MemoryUse> uses;  // of the backend's memory (on a GPU: of the GPU's)
+  // Of the host's memory, by settings that keep things there for a GPU.
+  std::vector<MemoryUse> on_host{};
 
-  int64_t bytes() const;
-  // "5.31 GB: weights 1.24 GB, ...".
+  int64_t bytes() const;  // of the backend's memory
+  // "5.31 GB (weights 1.24 GB, ...), and of the host's memory 2.1 GB (inputs of layers 2.1 GB)".
   std::string text() const;
 };
 

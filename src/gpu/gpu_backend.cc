@@ -314,6 +314,24 @@ class GpuBackend : public Backend {
     return [done = beside_] { done.get(); };
   }
 
+  // Forks off the stream and joins it by events, so that a CUDA graph captures both.
+  std::function<void()> overlap(const std::function<void()>& copies) override {
+    const Context::Scope scope(*state_->context);
+    if (!copy_stream_) copy_stream_.emplace(Stream::make());
+    const DriverHandle own = copy_stream_->handle();
+    StreamEvent(state_->context, state_->stream).hold(own);
+    const DriverHandle stream = std::exchange(state_->stream, own);
+    try {
+      copies();
+    } catch (...) {
+      state_->stream = stream;
+      throw;
+    }
+    state_->stream = stream;
+    const auto end = std::make_shared<StreamEvent>(state_->context, own);
+    return [state = state_, end] { end->hold(state->stream); };
+  }
+
   std::function<void()> mark() override {
     return
         [event = std::make_shared<StreamEvent>(state_->context, state_->stream)] { event->wait(); };
@@ -429,6 +447,7 @@ class GpuBackend : public Backend {
   GpuAttention attention_;
   bool noticed_attention_ = false;
   std::shared_ptr<GpuState> state_;
+  std::optional<Stream> copy_stream_;
   std::optional<StagedCopies> staged_;
   std::optional<StagedCopies> staged_beside_;
   std::shared_future<void> beside_;  // the last copy_out_beside

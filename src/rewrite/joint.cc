@@ -153,12 +153,12 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
         to_fixed_point(graph, gradient_roots, choices, joint.forward, joint.candidates);
   }
   if (!starts.empty()) {
-    LayerStarts rewritten_starts = starts;
+    joint.starts = starts;
     size_t root = first_start;
-    for (std::vector<int>& of_layer : rewritten_starts)
+    for (std::vector<int>& of_layer : joint.starts)
       for (int& id : of_layer) id = roots[root++];
     joint.forward.resize(static_cast<size_t>(graph.size()), false);
-    gradient_roots = run_layers_again(graph, joint.forward, rewritten_starts, gradient_roots);
+    gradient_roots = run_layers_again(graph, joint.forward, joint.starts, gradient_roots);
   }
   std::set<int> claimed(joint.outputs.begin(), joint.outputs.end());
   if (accept) {

@@ -25,6 +25,7 @@ struct JointGraph {
   std::vector<bool> forward;   // by id: nodes that the forward reaches, and those that run early
   Candidates candidates;
   ChunkedValues chunked;  // that were accepted
+  LayerStarts starts;     // of the layers that are run again, and of what follows them
 };
 
 // Whether what joint.chunked says shall be done: what can be made in chunks of rows then counts as

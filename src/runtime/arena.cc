@@ -164,9 +164,16 @@ class Lifetimes {
         arena_(arena) {}
 
   void find() {
+    for (const HostCopy& copy : plan_.host_copies) written_.insert(copy.fetched);
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       const std::vector<PlanStep>& steps = phase == Phase::forward ? plan_.forward : plan_.backward;
       for (int i = 0; i < static_cast<int>(steps.size()); ++i) visit(steps, i, phase);
+    }
+    for (const HostCopy& copy : plan_.host_copies) {
+      int& end = arena_.temporaries.at(copy.stored).last_step;
+      end = std::max(end, static_cast<int>(copy.out_end) - 1);
+      int& start = arena_.temporaries.at(copy.fetched).first_step;
+      start = std::min(start, static_cast<int>(plan_.forward.size() + copy.in));
     }
     const int last = static_cast<int>(plan_.forward.size() + plan_.backward.size()) - 1;
     const bool spends = spends_saved(plan_) || !places_.offsets.empty();

@@ -4,7 +4,8 @@
 // tensors that are alive in the same step never overlap, and a step's results never overlap its
 // operands. So a tensor that is saved late can reuse the memory of earlier temporaries, and a
 // gradient can reuse memory that is no longer needed. A temporary that only a loop over row blocks
-// uses has the memory of one block.
+// uses has the memory of one block. A tensor that is copied to or from the host (Plan::host_copies)
+// is alive during the copy too.
 //
 // Results may also have places in memory that the caller lends (ResultPlaces). Until a step writes
 // such a result, other tensors may use its place; then the arena begins with the lent memory, and

@@ -59,6 +59,11 @@ std::function<void()> Backend::copy_out_beside(const std::vector<CopyOut>& copie
   return [] {};
 }
 
+std::function<void()> Backend::overlap(const std::function<void()>& copies) {
+  copies();
+  return [] {};
+}
+
 std::function<void()> Backend::mark() {
   return [] {};
 }

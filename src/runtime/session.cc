@@ -85,10 +85,21 @@ class Session::Impl {
     TensorView view;  // data is null until bound
     Tensor kept{};    // keeps a bound Tensor's memory alive
   };
+  struct HostMemory {  // of one of Plan::host_copies
+    const HostCopy* copy = nullptr;
+    int stored = -1;  // slots of memory_
+    int fetched = -1;
+    TensorView host;
+    BackendMemory memory;
+    std::function<void()> wait = nullptr;  // for the copy that was started
+  };
 
   void prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase);
   void prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const;
+  void prepare_host_copies();
   void share_scratch();
+  // Ends and starts the copies of Plan::host_copies that must end or start before this step.
+  void copy_before(size_t step, bool forward);
   void run_step(PreparedStep& step, int64_t chunk);
   void poison_own(bool forward);
   void poison_results(int first, int end);
@@ -123,6 +134,7 @@ class Session::Impl {
   std::vector<Memory> memory_;                     // as plan_.tensors
   std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
   std::vector<std::pair<int, int64_t>> places_;    // slots of own tensors, and their offsets
+  std::vector<HostMemory> host_memory_;
   std::vector<Kernel*> scratch_users_;
   PreparedPhase forward_;
   PreparedPhase backward_;
@@ -170,6 +182,37 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
   share_scratch();
+  prepare_host_copies();
+}
+
+void Session::Impl::prepare_host_copies() {
+  require(plan_.host_copies.empty() || !backend_.is_on_host(),
+          "the plan keeps inputs of layers in the host's memory, where the backend '" +
+              std::string(backend_.name()) +
+              "' has all tensors: compile without PlanChoices::layers_on_host");
+  for (const HostCopy& copy : plan_.host_copies) {
+    const int stored = slot_of(copy.stored);
+    TensorView host = memory_[stored].view;
+    const BackendMemory memory = backend_.allocate_on_host(
+        static_cast<size_t>(host.size() * size_of(host.dtype)), "a layer's input");
+    host.data = memory.get();
+    host_memory_.push_back({&copy, stored, slot_of(copy.fetched), host, memory});
+  }
+}
+
+void Session::Impl::copy_before(size_t step, bool forward) {
+  for (HostMemory& its : host_memory_)
+    if (step == (forward ? its.copy->out_end : its.copy->in_end)) its.wait();
+  for (HostMemory& its : host_memory_) {
+    if (step != (forward ? its.copy->out : its.copy->in)) continue;
+    its.wait = backend_.overlap([&] {
+      if (forward) {
+        backend_.start_copy_out(memory_[its.stored].view, its.host);
+      } else {
+        backend_.start_copy_in(its.host, memory_[its.fetched].view);
+      }
+    });
+  }
 }
 
 // Plan steps run one after another, so kernels can share scratch.
@@ -487,6 +530,7 @@ void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep
     const int loop = phase.steps[i].loop;
     size_t end = i + 1;
     while (loop >= 0 && end < phase.steps.size() && phase.steps[end].loop == loop) ++end;
+    for (size_t k = i; k < end; ++k) copy_before(k, &phase == &forward_);
     for (size_t k = i; before && k < end; ++k) before(k);
     if (options_.poison)
       poison_results(others + static_cast<int>(i), others + static_cast<int>(end));
@@ -497,6 +541,7 @@ void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep
     }
     i = end;
   }
+  copy_before(phase.steps.size(), &phase == &forward_);
   if (before) before(phase.steps.size());
 }
 

@@ -99,6 +99,12 @@ int64_t sum_of(const Plan& plan, const DimValues& sizes, TensorRole role, const 
   return bytes;
 }
 
+int64_t host_copy_bytes(const Plan& plan, const DimValues& sizes) {
+  int64_t bytes = 0;
+  for (const HostCopy& copy : plan.host_copies) bytes += bytes_of(plan.tensor(copy.stored), sizes);
+  return bytes;
+}
+
 // The weights are shared with training.
 int64_t evaluation_bytes(const ModelTrainSettings& s, Backend& backend) {
   const ModelTaskGraph task = make_task(s.model,
@@ -111,6 +117,22 @@ int64_t evaluation_bytes(const ModelTrainSettings& s, Backend& backend) {
   return plan_arena(plan, task.options.sizes).total_bytes();
 }
 
+int64_t sum_of(const std::vector<MemoryUse>& uses) {
+  return std::accumulate(uses.begin(), uses.end(), int64_t{0},
+                         [](int64_t sum, const MemoryUse& use) { return sum + use.bytes; });
+}
+
+// "5.31 GB (weights 1.24 GB, ...)".
+std::string text_of(const std::vector<MemoryUse>& uses) {
+  std::string list;
+  for (const MemoryUse& use : uses) {
+    if (use.bytes == 0) continue;
+    list +=
+        (list.empty() ? " (" : ", ") + use.what + " " + bytes_text(static_cast<double>(use.bytes));
+  }
+  return bytes_text(static_cast<double>(sum_of(uses))) + (list.empty() ? "" : list + ")");
+}
+
 int64_t limit_of(const ModelTrainSettings& settings, Backend& backend) {
   return settings.memory_limit > 0 ? settings.memory_limit : backend.free_bytes();
 }
@@ -121,7 +143,8 @@ struct Saving {
   std::function<void(ModelTrainSettings&)> apply;
 };
 
-// Those that change these settings, the mildest first.
+// Those that change these settings, the mildest first, except for --layers-on-host: it changes no
+// result, but saves least.
 std::vector<Saving> savings_of(const ModelTrainSettings& s, const Backend& backend) {
   std::vector<Saving> savings;
   if (s.layers_run_again != kAllLayers)
@@ -138,6 +161,8 @@ std::vector<Saving> savings_of(const ModelTrainSettings& s, const Backend& backe
   if (!states.empty() && !s.optimizer.states_on_host)
     savings.push_back(
         {"--moments-on-host", [](auto& its) { its.optimizer.states_on_host = true; }});
+  if (s.layers_run_again != 0 && !s.layers_on_host)
+    savings.push_back({"--layers-on-host", [](auto& its) { its.layers_on_host = true; }});
   return savings;
 }
 
@@ -168,17 +193,23 @@ void require_memory_of_weights(const ModelTrainSettings& settings, const Backend
 
 // The trainer also keeps the weights in host memory, and the states for a checkpoint.
 void require_host_memory(const ModelStep& step) {
-  const Elements elements = elements_of(parameters_of(step.compiled.plan, step.settings.sizes));
+  const Plan& plan = step.compiled.plan;
+  const DimValues& sizes = step.settings.sizes;
+  const Elements elements = elements_of(parameters_of(plan, sizes));
   const Optimizer& optimizer = step.settings.optimizer;
   int64_t bytes = kFloat;
   for (const OptimizerState& state : optimizer.states)
     bytes += kFloat + (optimizer.states_on_host ? size_of(state.dtype) : 0);
-  const int64_t needed = bytes * elements.all + 2 * elements.copied;
+  const int64_t of_layers = host_copy_bytes(plan, sizes);
+  const int64_t needed = bytes * elements.all + 2 * elements.copied + of_layers;
   const int64_t free = free_memory();
   if (needed <= free) return;
-  throw MemoryError("not enough memory: weights and the optimizer's state take " +
-                    bytes_text(static_cast<double>(needed)) + " of the host's memory, where " +
-                    bytes_text(static_cast<double>(free)) + " are free: make the model smaller");
+  throw MemoryError("not enough memory: weights" +
+                    std::string(of_layers == 0 ? "" : ", inputs of layers (--layers-on-host)") +
+                    " and the optimizer's state take " + bytes_text(static_cast<double>(needed)) +
+                    " of the host's memory, where " + bytes_text(static_cast<double>(free)) +
+                    " are free: make the model smaller" +
+                    (of_layers == 0 ? "" : " or leave --layers-on-host out"));
 }
 
 // Makes both plans concurrently, because each takes tenths of a second.
@@ -212,19 +243,11 @@ std::optional<ModelTrainSettings> in_passes_of(const ModelTrainSettings& setting
 
 }  // namespace
 
-int64_t StepMemory::bytes() const {
-  return std::accumulate(uses.begin(), uses.end(), int64_t{0},
-                         [](int64_t sum, const MemoryUse& use) { return sum + use.bytes; });
-}
+int64_t StepMemory::bytes() const { return sum_of(uses); }
 
 std::string StepMemory::text() const {
-  std::string list;
-  for (const MemoryUse& use : uses) {
-    if (use.bytes == 0) continue;
-    list +=
-        (list.empty() ? " (" : ", ") + use.what + " " + bytes_text(static_cast<double>(use.bytes));
-  }
-  return bytes_text(static_cast<double>(bytes())) + (list.empty() ? "" : list + ")");
+  return text_of(uses) +
+         (sum_of(on_host) == 0 ? "" : ", and of the host's memory " + text_of(on_host));
 }
 
 StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
@@ -262,6 +285,8 @@ StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const S
   add("weights", kFloat * masters + 2 * elements.copied);
   const bool is_state_elsewhere = !place.is_on_host && place.optimizer.states_on_host;
   add("optimizer's state", is_state_elsewhere ? 0 : state_bytes * own);
+  memory.on_host = {{"optimizer's state", is_state_elsewhere ? state_bytes * own : 0},
+                    {"inputs of layers", host_copy_bytes(plan, sizes)}};
   // Saved tensors share memory with gradients, so gradients need less additional memory.
   add("gradients", arena.lent_bytes + std::min<int64_t>(arena.bytes, 0) +
                        sum_of(plan, sizes, TensorRole::output, is_apart));
@@ -318,9 +343,8 @@ std::string what_fits(const ModelTrainSettings& settings, Backend& backend, bool
     }
     return false;
   };
-  const std::vector<Saving> savings = savings_of(settings, backend);
   try_batches(settings, "");
-  for (const Saving& saving : savings) {
+  for (const Saving& saving : savings_of(settings, backend)) {
     ModelTrainSettings changed = settings;
     saving.apply(changed);
     try_settings(changed, saving.flags);
@@ -328,10 +352,11 @@ std::string what_fits(const ModelTrainSettings& settings, Backend& backend, bool
   // If no change suffices alone: as few as possible together.
   ModelTrainSettings changed = settings;
   std::string flags;
-  for (const Saving& saving : savings) {
-    if (!fits.empty()) return fits;
-    saving.apply(changed);
-    flags += (flags.empty() ? "" : " ") + saving.flags;
+  while (fits.empty()) {
+    const std::vector<Saving> savings = savings_of(changed, backend);
+    if (savings.empty()) break;
+    savings.front().apply(changed);
+    flags += (flags.empty() ? "" : " ") + savings.front().flags;
     if (!try_settings(changed, flags)) try_batches(changed, flags);
   }
   if (!fits.empty()) return fits;

@@ -174,10 +174,12 @@ END
 FAKE(cuMemcpyDtoDAsync_v2, DeviceAddress to, DeviceAddress from, size_t bytes, DriverHandle)
   std::memcpy(bytes_at(to), bytes_at(from), bytes);
 END
-FAKE(cuMemcpyHtoDAsync_v2, DeviceAddress to, const void* from, size_t bytes, DriverHandle)
+FAKE(cuMemcpyHtoDAsync_v2, DeviceAddress to, const void* from, size_t bytes, DriverHandle stream)
+  state.order.emplace_back("copy", stream);
   std::memcpy(bytes_at(to), from, bytes);
 END
-FAKE(cuMemcpyDtoHAsync_v2, void* to, DeviceAddress from, size_t bytes, DriverHandle)
+FAKE(cuMemcpyDtoHAsync_v2, void* to, DeviceAddress from, size_t bytes, DriverHandle stream)
+  state.order.emplace_back("copy", stream);
   std::memcpy(to, bytes_at(from), bytes);
 END
 FAKE(cuTensorMapEncodeTiled, coda::device::TensorMap* map, int type, unsigned, void* address,

@@ -55,7 +55,8 @@ struct FakeCuda {
   size_t argument_bytes = 0;  // of each launch's argument, to be recorded
   int nccl_version = 22809;
   std::vector<FakeExchange> exchanges;
-  // "record" and "wait" of events, and "exchange", each with its stream, in their order.
+  // "record" and "wait" of events, "copy" to and from the host, and "exchange", each with its
+  // stream, in their order.
   std::vector<std::pair<std::string, void*>> order;
   std::map<std::string, int> fails;  // function -> result
   std::vector<FakeLaunch> launches;

@@ -224,6 +224,36 @@ TEST_F(GpuBackendTest, CopiesThatAreStartedDoNotWaitAndAMarkDoes) {
   }
 }
 
+// They fork off the stream after earlier work, and only a call of the result joins them.
+TEST_F(GpuBackendTest, OverlappingCopiesHaveAStreamOfTheirOwnThatTheBackendsWaitsFor) {
+  const auto backend = make_gpu_backend(options());
+  const Stream stream = Stream::make();
+  backend->use_stream(stream);
+  const BackendMemory host = backend->allocate_on_host(64, "a test");
+  const TensorView view = dense_view(host.get(), DType::f32, 1, 16);
+  const DeviceTensor x(DType::f32, 1, 16, stream);
+  fake_->order.clear();
+  const auto first = backend->overlap([&] { backend->start_copy_out(x.view(), view); });
+  const auto second = backend->overlap([&] { backend->start_copy_in(view, x.view()); });
+  EXPECT_THROW(backend->overlap([] { throw Error("no"); }), Error);
+  ASSERT_GT(fake_->order.size(), 1U);
+  void* const own = stream.handle();
+  void* const copies = fake_->order[1].second;
+  EXPECT_NE(copies, own);
+  using Order = std::vector<std::pair<std::string, void*>>;
+  const Order one{{"record", own}, {"wait", copies}, {"copy", copies}, {"record", copies}};
+  Order all = one;
+  all.insert(all.end(), one.begin(), one.end());
+  all.insert(all.end(), one.begin(), one.begin() + 2);  // what failed
+  EXPECT_EQ(fake_->order, all);
+  fake_->order.clear();
+  first();
+  second();
+  backend->start_copy_in(view, x.view());
+  EXPECT_EQ(fake_->order, (Order{{"wait", own}, {"wait", own}, {"copy", own}}));
+  EXPECT_EQ(fake_->calls["cuEventSynchronize"], 0);
+}
+
 // In whole parts and one that is smaller, each by a thread.
 TEST_F(GpuBackendTest, LargeCopiesGoThroughPinnedMemoryInParts) {
   const auto backend = make_gpu_backend(options());

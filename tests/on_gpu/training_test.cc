@@ -167,6 +167,28 @@ TEST_P(TrainingOnGpu, LayersThatAreRunAgainTakeTheSameCourse) {
   }
 }
 
+// Where the inputs of layers are between the phases changes no bit.
+TEST_P(TrainingOnGpu, WithInputsOfLayersOnTheHostItHasTheSameBits) {
+  LlamaConfig& config = std::get<LlamaConfig>(settings_.model);
+  config.layers = 8;
+  settings_.layers_run_again = kAllLayers;
+  for (const int64_t accumulate : {1, 2}) {
+    settings_.accumulate = accumulate;
+    settings_.layers_on_host = false;
+    ModelTrainer own(settings_, text_, *gpu_);
+    settings_.layers_on_host = true;
+    ModelTrainer host(settings_, text_, *gpu_);
+    const int64_t stream =
+        settings_.batch * settings_.sequence * config.hidden * size_of(settings_.storage);
+    EXPECT_EQ(own.session().saved_bytes() - host.session().saved_bytes(), 6 * stream);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(host.step().norm, own.step().norm) << "step " << i;
+    own.fetch();
+    host.fetch();
+    for (size_t i = 0; i < own.weights.size(); ++i)
+      EXPECT_EQ(own.weights[i].values, host.weights[i].values) << own.weights[i].name;
+  }
+}
+
 // Launched one by one between timed points of the stream, with the bits of the recorded step.
 TEST_P(TrainingOnGpu, AProfiledStepIsTheStepAndNamesEveryProgram) {
   ModelTrainer plain(settings_, text_, *gpu_), trainer(settings_, text_, *gpu_);
@@ -204,6 +226,7 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
   settings_.batch = 32;
   for (const bool again : {false, true}) {
     settings_.layers_run_again = again ? kAllLayers : 0;
+    settings_.layers_on_host = again;
     settings_.optimizer.weights = GetParam();
     settings_.optimizer.states_on_host = again;
     gpu_->synchronize();  // what the trainer before this one had is free then
@@ -217,6 +240,7 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
   }
   settings_.batch = 1 << 14;
   settings_.layers_run_again = 0;
+  settings_.layers_on_host = false;
   gpu_->synchronize();
   const int64_t before = gpu_->free_bytes();
   try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A backend that runs its work only when somebody waits for it, like a device that is far behind
-// its host. If the host changes memory too early, the results are wrong.
+// its host. If the host changes memory too early, the results are wrong. Overlapping copies run as
+// late as a device may run them, or as early.
 #pragma once
 
 #include <deque>
@@ -16,6 +17,8 @@ namespace coda {
 
 class LateBackend : public FarBackend {
  public:
+  bool copies_early = false;  // overlapping copies run when they are started
+
   BackendMemory allocate(size_t bytes, std::string_view what) override {
     return kept(FarBackend::allocate(bytes, what));
   }
@@ -43,6 +46,19 @@ class LateBackend : public FarBackend {
   std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
     for (const CopyOut& copy : copies) start_copy_out(copy.own, copy.host);
     return mark();
+  }
+  std::function<void()> overlap(const std::function<void()>& copies) override {
+    const auto started = std::make_shared<std::vector<std::function<void()>>>();
+    collected_ = started.get();
+    copies();
+    collected_ = nullptr;
+    const auto run = [started] {
+      for (const auto& copy : *started) copy();
+    };
+    if (copies_early) later(run);
+    return [this, run] {
+      if (!copies_early) later(run);
+    };
   }
   std::function<void()> mark() override {
     const std::lock_guard lock(mutex_);
@@ -85,6 +101,7 @@ class LateBackend : public FarBackend {
   }
   void later(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
+    if (collected_ != nullptr) return collected_->push_back(std::move(work));
     waiting_.push_back(std::move(work));
   }
   void run_until(size_t end) {
@@ -98,6 +115,7 @@ class LateBackend : public FarBackend {
 
   std::recursive_mutex mutex_;
   std::deque<std::function<void()>> waiting_;
+  std::vector<std::function<void()>>* collected_ = nullptr;  // overlapping copies being started
   size_t done_ = 0;
   std::vector<BackendMemory> memory_;
 };

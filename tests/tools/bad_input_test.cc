@@ -84,6 +84,8 @@ TEST_F(BadInput, WrongFlags) {
   expect_train_refuses({"--data", text(), "--master-weights", "bf16"}, 1, {"add --dtype bf16"});
   expect_train_refuses({"--data", text(), "--moments-on-host", "--device", "cpu"}, 1,
                        {"on a CPU, whose memory has the moments anyway"});
+  expect_train_refuses({"--data", text(), "--layers-on-host", "--device", "cpu"}, 1,
+                       {"on a CPU, whose memory has the inputs of layers anyway"});
   expect_train_refuses({"--data", ""}, 1, {"--data"});
   expect_one_line(run_coda({"train", "--out", "", "--data", text()}), 1, {"--out is empty"});
 }

@@ -103,6 +103,25 @@ TEST(Explain, TheOptimizersSettingsAreInTheMemoryOfAStep) {
   EXPECT_THAT(refused.err, HasSubstr("add --dtype bf16"));
 }
 
+// On a GPU, and with recomputed layers.
+TEST(Explain, InputsOfLayersOnTheHostAreNamedAndNotSaved) {
+  const Words model{"explain", "--hidden", "64", "--layers", "6", "--recompute", "layer"};
+  const Words gpu{"--gpu", "rtx4090"}, on_host{"--layers-on-host"};
+  const char* const saved = "saved for the backward";
+  const auto saved_bytes = [&](const Words& more) {
+    return explained(model + more)["memory"]["uses"][saved].get<int64_t>();
+  };
+  // Four of 2048 rows of 64 fp32 numbers.
+  EXPECT_EQ(saved_bytes(gpu) - saved_bytes(gpu + on_host), 4 * 2048 * 64 * 4);
+  EXPECT_EQ(saved_bytes(on_host), saved_bytes({}));
+  const CommandResult text = run_coda(model + gpu + on_host);
+  EXPECT_THAT(text.out, HasSubstr("and of the host's memory 2.1 MB (inputs of layers 2.1 MB)"));
+  EXPECT_THAT(text.out, HasSubstr("    copy model.layers.0.mlp.down_proj_residual to the host"));
+  EXPECT_THAT(text.out, HasSubstr("_residual.fetched from the host, complete before "));
+  expect_one_line(run_coda(Words{"explain", "--layers", "6"} + gpu + on_host), 1,
+                  {"only if the layers are recomputed"});
+}
+
 // A card that is not there: its predictions are marked, and a wrong name is refused.
 TEST(Explain, ACardIsNamedAndItsTimesAreMarkedAsPredicted) {
   const CommandResult text = run_coda(kModel + Words{"--dtype", "bf16", "--gpu", "RTX4090"});

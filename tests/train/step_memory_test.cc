@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 
 #include "coda/error.h"
@@ -35,12 +36,17 @@ class CountingBackend : public FarBackend {
     if (allocated > most) throw MemoryError("no memory for " + std::string(what));
     return FarBackend::allocate(bytes, what);
   }
+  BackendMemory allocate_on_host(size_t bytes, std::string_view what) override {
+    on_host[std::string(what)] += static_cast<int64_t>(bytes);
+    return FarBackend::allocate_on_host(bytes, what);
+  }
   int64_t workspace_bytes(const Plan& plan, const DimValues& sizes) override {
     ++plans;
     return FarBackend::workspace_bytes(plan, sizes);
   }
 
   int64_t allocated = 0;
+  std::map<std::string, int64_t> on_host;
   int64_t most = std::numeric_limits<int64_t>::max();
   int plans = 0;
 };
@@ -239,6 +245,41 @@ TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
   settings.memory_limit = step_memory(settings, backend, false).bytes() - 1;
   EXPECT_THAT(refusal([&] { require_memory(settings, backend, false); }),
               HasSubstr("what fits: --recompute layer ("));
+}
+
+// With two microbatches, because in one what is saved has the memory of gradients.
+TEST(StepMemory, OfLayersOnTheHostIsWhatATrainerAllocatesThere) {
+  const Tokens text = counting_text(500);
+  ModelTrainSettings settings = tiny_settings();
+  std::get<LlamaConfig>(settings.model).layers = 12;
+  settings.layers_run_again = kAllLayers;
+  settings.accumulate = 2;
+  settings.optimizer.states_on_host = true;
+  CountingBackend backend;
+  const int64_t without = step_memory(settings, backend, false).bytes();
+  settings.layers_on_host = true;
+  const StepMemory memory = step_memory(settings, backend, false);
+  ModelTrainer trainer(settings, text, backend);
+  trainer.step();
+  EXPECT_LE(memory.bytes(), backend.allocated);
+  EXPECT_GE(memory.bytes(), backend.allocated - 64 * 1024) << memory.text();
+  ASSERT_EQ(memory.on_host.size(), 2);
+  EXPECT_EQ(memory.on_host[0].bytes, backend.on_host["the optimizer's states"]);
+  EXPECT_EQ(memory.on_host[1].bytes, backend.on_host["a layer's input"]);
+  EXPECT_THAT(memory.text(), HasSubstr(", and of the host's memory "));
+  const int64_t stream = 4 * 24 * 32 * 4;  // 4 sequences of 24 tokens in fp32
+  EXPECT_EQ(memory.on_host[1].bytes, 10 * stream);
+  EXPECT_GE(without - memory.bytes(), 8 * stream);  // a second one exists in each phase
+
+  // It is named once layers are recomputed, alone or after that.
+  settings.batch = 1;
+  const int64_t needed = step_memory(settings, backend, false).bytes();
+  settings.layers_on_host = false;
+  EXPECT_THAT(what_fits(settings, backend, false, needed), HasSubstr("--layers-on-host ("));
+  settings.layers_run_again = 0;
+  for (OptimizerState& state : settings.optimizer.states) state.dtype = DType::bf16;
+  EXPECT_THAT(what_fits(settings, backend, false, needed),
+              testing::StartsWith("--recompute layer --layers-on-host ("));
 }
 
 // A GPU's settings, alone where one suffices, else as few as possible together.

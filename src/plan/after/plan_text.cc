@@ -36,6 +36,18 @@ std::string call_text(const OpaqueCall& call) {
   return line + ")\n";
 }
 
+// The copies between the GPU and the host that start before a step, with its number from 0.
+std::string copies_text(const Plan& plan, bool is_forward, size_t step) {
+  std::string out;
+  for (const HostCopy& copy : plan.host_copies) {
+    if (step != (is_forward ? copy.out : copy.in)) continue;
+    out += "    copy " + (is_forward ? copy.stored + " to" : copy.fetched + " from") +
+           " the host, complete before " +
+           std::to_string((is_forward ? copy.out_end : copy.in_end) + 1) + "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string chunks_text(const Plan& plan, int index, const DimValues& sizes) {
@@ -64,6 +76,7 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
         if (step.loop >= 0) out += "for " + chunks_text(plan, step.loop, sizes) + " {\n";
         loop = step.loop;
       }
+      out += copies_text(plan, phase == &plan.forward, static_cast<size_t>(index) - 1);
       const StepCost cost = cost_of(step, plan, sizes, rates);
       total.flops += cost.flops;
       total.bytes += cost.bytes;

@@ -465,6 +465,7 @@ class MemoryPass {
     to.chunked.values = map(from_.chunked.values);
     to.chunked.sums = map(from_.chunked.sums);
     to.chunked.early = map(from_.chunked.early);
+    for (const std::vector<int>& of_layer : from_.starts) to.starts.push_back(map(of_layer));
     if (to.chunked.widest >= 0) to.chunked.widest = value_[static_cast<size_t>(to.chunked.widest)];
     out_.origin.resize(static_cast<size_t>(graph().size()), -1);
   }

@@ -26,6 +26,7 @@
 #include "plan/after/check_reads.h"
 #include "plan/after/eight_bits.h"
 #include "plan/after/in_place.h"
+#include "plan/after/host_copies.h"
 #include "plan/after/parameter_copies.h"
 #include "plan/partition/through_memory.h"
 #include "plan/search/chunk_rows.h"
@@ -173,6 +174,10 @@ class Search {
       verify_programs(compiled.plan);
       verify_reads(compiled.plan);
     }
+    if (options_.layers_on_host) {
+      keep_layers_on_host(compiled.plan);
+      verify_reads(compiled.plan);
+    }
     return compiled;
   }
 
@@ -180,6 +185,7 @@ class Search {
   // Accumulated gradients and raised magnitudes are given by the caller.
   void verify_reads(const Plan& plan) const {
     std::set<std::string> given{kMagnitudes};
+    for (const HostCopy& copy : plan.host_copies) given.insert(copy.fetched);
     for (const GradientRequest& g : request_.gradients) {
       if (g.accumulate) given.insert(g.name);
     }
@@ -527,7 +533,10 @@ class Search {
 
 // Checks for mistakes of the caller: values of another graph, cotangents that do not fit, gradients
 // of values without one, duplicate names.
-void check(const Graph& graph, const CompileRequest& request) {
+void check(const Graph& graph, const CompileRequest& request, const PlanChoices& choices) {
+  require(!choices.layers_on_host || choices.layers_run_again != 0,
+          "inputs of layers are kept in the host's memory (layers_on_host, --layers-on-host) only if "
+          "the layers are recomputed: set layers_run_again (--recompute layer)");
   require(!request.outputs.empty() || !request.gradients.empty(),
           "compile: nothing is asked for; name an output");
   require(request.gradients.empty() || !request.seeds.empty(),
@@ -581,7 +590,7 @@ Compiled compile(const Graph& graph, const CompileRequest& request, const Compil
 
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
                  const Forced& forced, SearchWork* work) {
-  check(graph, request);
+  check(graph, request, options);
   excepted_of(graph, request, options);
   SearchWork unread;
   return Search(graph, request, options, forced).run(work == nullptr ? unread : *work);

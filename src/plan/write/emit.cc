@@ -402,6 +402,7 @@ class Emission {
     for (int id : joint_.chunked.sums) loop.sums.insert(names_.written(id, false));
     plan.tensors = names_.tensors();
     mark_saved(plan);
+    mark_layer_starts(plan);
     if (joint_.chunked.widest >= 0) {
       const std::string refusal = make_row_chunks(plan, loop);
       if (!refusal.empty()) plan.notes.push_back(refusal);
@@ -427,6 +428,20 @@ class Emission {
     for (PlanTensor& t : plan.tensors) {
       const bool is_saved = saved.contains(owner.at(t.decl.name));
       if (t.role == TensorRole::temporary && is_saved) t.role = TensorRole::saved;
+    }
+  }
+
+  // The last of the starts is that of what follows the layers.
+  void mark_layer_starts(Plan& plan) {
+    for (size_t layer = 0; layer + 1 < joint_.starts.size(); ++layer) {
+      for (int id : joint_.starts[layer]) {
+        const auto other = partition_.stand_in.find(id);  // what is saved in its place
+        const int saved = other == partition_.stand_in.end() ? id : other->second;
+        if (!partition_.saved.contains(saved)) continue;
+        const std::string name = names_.read(saved, false).name;
+        for (PlanTensor& t : plan.tensors)
+          if (t.decl.name == name) t.starts_layer = static_cast<int>(layer) + 1;
+      }
     }
   }
 
