@@ -165,7 +165,8 @@ bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
          name == "profile" || name == "device" || name == "gpus" || name == "processes" ||
          name == "attention" || name == "memory" || name == "moments-on-host" ||
-         name == "layers-on-host" || name == "help" || name == "save-every" || name == "sample" || name == "prompt";
+         name == "layers-on-host" || name == "help" || name == "save-every" || name == "sample" ||
+         name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {

@@ -247,9 +247,8 @@ int run(const Flags& f) {
       1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
       static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute,
-      f.layers_on_host ? ", on the host" : "", f.moments,
-      f.moments_on_host ? " on the host" : "", f.master_weights,
-      static_cast<double>(fitting.memory.bytes()) / (1 << 30),
+      f.layers_on_host ? ", on the host" : "", f.moments, f.moments_on_host ? " on the host" : "",
+      f.master_weights, static_cast<double>(fitting.memory.bytes()) / (1 << 30),
       static_cast<double>(taken) / (1 << 30), describe_gpu(),
       f.prints_losses ? ", \"losses\": [" + losses + "]" : "");
   return 0;

@@ -82,8 +82,8 @@ TEST_P(HostCopies, HaveTheTimeOfALayerAndTwoTensorsAreThereAtATime) {
     EXPECT_EQ(uses(plan.backward, copy.fetched, &StepTensor::read).front(), copy.in_end);
     EXPECT_TRUE(uses(plan.forward, copy.fetched, &StepTensor::read).empty());
     EXPECT_TRUE(uses(plan.backward, copy.stored, &StepTensor::read).empty());
-    for (const auto& [name, steps] : {std::pair(copy.stored, &plan.forward),
-                                      std::pair(copy.fetched, &plan.backward)})
+    for (const auto& [name, steps] :
+         {std::pair(copy.stored, &plan.forward), std::pair(copy.fetched, &plan.backward)})
       EXPECT_EQ(plan.tensor(name).role, TensorRole::temporary);
     if (i + 1 < copies.size()) {
       EXPECT_EQ(copy.out_end, copies[i + 1].out);

@@ -74,8 +74,7 @@ void expect_same_on_host(ModelTrainSettings settings, int copies) {
     const Trained found = trained(settings, late);
     expect_same_bits(wanted, found);
     const int64_t stream = settings.batch * settings.sequence *
-                           std::get<LlamaConfig>(settings.model).hidden *
-                           size_of(settings.storage);
+                           std::get<LlamaConfig>(settings.model).hidden * size_of(settings.storage);
     EXPECT_EQ(wanted.saved_bytes - found.saved_bytes, copies * stream);
   }
 }

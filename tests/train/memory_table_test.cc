@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table in docs/memory.md of the memory that training steps of known models take on a GPU: this
-// test computes every row, so the page cannot differ from what the library says.
+// The tables in docs/memory.md of the memory that training steps of known models take on a GPU:
+// this test computes every row, so the page cannot differ from what the library says.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -60,15 +60,22 @@ std::string cell(int64_t bytes) {
   return text;
 }
 
+ModelTrainSettings settings_of(const LlamaConfig& model, int64_t batch, int64_t sequence) {
+  ModelTrainSettings settings;
+  LlamaConfig config = model;
+  config.max_positions = sequence;
+  settings.model = config;
+  settings.storage = DType::bf16;
+  settings.batch = batch;
+  settings.accumulate = 2;
+  settings.sequence = sequence;
+  settings.layers_run_again = kAllLayers;
+  return settings;
+}
+
 std::string row_of(const Case& one) {
   PlannedBackend backend;
-  ModelTrainSettings settings;
-  settings.model = one.model;
-  settings.storage = DType::bf16;
-  settings.batch = 1;
-  settings.accumulate = 2;
-  settings.sequence = 2048;
-  settings.layers_run_again = kAllLayers;
+  const ModelTrainSettings settings = settings_of(one.model, 1, 2048);
   const ModelStep step = compile_step(settings, backend.rates());
   const DimValues& sizes = step.settings.sizes;
   const int64_t of_losses = step_memory(settings, backend, true).uses.back().bytes;
@@ -87,18 +94,45 @@ std::string row_of(const Case& one) {
   return row + " |";
 }
 
+// With and without --layers-on-host.
+std::string row_of_layers(const Case& one, int64_t batch, int64_t sequence) {
+  PlannedBackend backend;
+  ModelTrainSettings settings = settings_of(one.model, batch, sequence);
+  settings.optimizer = make_optimizer("adamw", {}, DType::bf16);
+  settings.optimizer.weights = DType::bf16;
+  settings.optimizer.states_on_host = true;
+  char start[80];
+  std::snprintf(start, sizeof start, "| %s | %d x %d", one.name, static_cast<int>(batch),
+                static_cast<int>(sequence));
+  std::string row = start + cell(step_memory(settings, backend, true).bytes());
+  settings.layers_on_host = true;
+  const StepMemory memory = step_memory(settings, backend, true);
+  char on_host[40];
+  std::snprintf(on_host, sizeof on_host, " | %.1f |",
+                static_cast<double>(memory.on_host.back().bytes) / 1e9);
+  return row + cell(memory.bytes()) + on_host;
+}
+
+const Case kTiny{"Qwen2.5 0.5B", model_of(24, 896, 14, 2, 4864, 151936, true)};
+const Case kSmall{"LLaMA 3.2 1B", model_of(16, 2048, 32, 8, 8192, 128256, true)};
+const Case kMiddle{"LLaMA 3.2 3B", model_of(28, 3072, 24, 8, 8192, 128256, true)};
+const Case kLarge{"LLaMA 3.1 8B", model_of(32, 4096, 32, 8, 14336, 128256, false)};
+
+void expect_on_page(const std::string& row) {
+  static const std::string page = io::read_file(CODA_SOURCE_DIR "/docs/memory.md");
+  EXPECT_NE(page.find(row + "\n"), std::string::npos) << row;
+}
+
 TEST(MemoryTable, OfTheDocsIsWhatTheLibrarySays) {
-  const std::vector<Case> cases = {
-      {"Qwen2.5 0.5B", model_of(24, 896, 14, 2, 4864, 151936, true)},
-      {"LLaMA 3.2 1B", model_of(16, 2048, 32, 8, 8192, 128256, true)},
-      {"LLaMA 3.2 3B", model_of(28, 3072, 24, 8, 8192, 128256, true)},
-      {"LLaMA 3.1 8B", model_of(32, 4096, 32, 8, 14336, 128256, false)},
-  };
-  const std::string page = io::read_file(CODA_SOURCE_DIR "/docs/memory.md");
-  for (const Case& one : cases) {
-    const std::string row = row_of(one) + "\n";
-    EXPECT_NE(page.find(row), std::string::npos) << row;
-  }
+  for (const Case& one : {kTiny, kSmall, kMiddle, kLarge}) expect_on_page(row_of(one));
+}
+
+TEST(MemoryTable, OfLayersOnTheHostIsWhatTheLibrarySays) {
+  expect_on_page(row_of_layers(kTiny, 16, 2048));
+  expect_on_page(row_of_layers(kSmall, 11, 2048));
+  expect_on_page(row_of_layers(kMiddle, 3, 2048));
+  expect_on_page(row_of_layers(kMiddle, 1, 32768));
+  expect_on_page(row_of_layers(kLarge, 1, 16384));
 }
 
 }  // namespace memory_table

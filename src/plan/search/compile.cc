@@ -25,8 +25,8 @@
 #include "plan/after/aligned_copies.h"
 #include "plan/after/check_reads.h"
 #include "plan/after/eight_bits.h"
-#include "plan/after/in_place.h"
 #include "plan/after/host_copies.h"
+#include "plan/after/in_place.h"
 #include "plan/after/parameter_copies.h"
 #include "plan/partition/through_memory.h"
 #include "plan/search/chunk_rows.h"
@@ -534,9 +534,10 @@ class Search {
 // Checks for mistakes of the caller: values of another graph, cotangents that do not fit, gradients
 // of values without one, duplicate names.
 void check(const Graph& graph, const CompileRequest& request, const PlanChoices& choices) {
-  require(!choices.layers_on_host || choices.layers_run_again != 0,
-          "inputs of layers are kept in the host's memory (layers_on_host, --layers-on-host) only if "
-          "the layers are recomputed: set layers_run_again (--recompute layer)");
+  require(
+      !choices.layers_on_host || choices.layers_run_again != 0,
+      "inputs of layers are kept in the host's memory (layers_on_host, --layers-on-host) only if "
+      "the layers are recomputed: set layers_run_again (--recompute layer)");
   require(!request.outputs.empty() || !request.gradients.empty(),
           "compile: nothing is asked for; name an output");
   require(request.gradients.empty() || !request.seeds.empty(),
