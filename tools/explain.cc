@@ -32,6 +32,7 @@ struct ExplainFlags {
   ModelFlags model;
   std::string task = "train";
   int64_t batch = 1;
+  int64_t accumulate = 1;
   int64_t sequence = 2048;
   int64_t loss_rows = kAutomaticChunkRows;
   double expert_capacity = 0;
@@ -59,6 +60,7 @@ ExplainedGraph model_graph(const ExplainFlags& flags, const ModelConfig& config)
                  .storage = flags.dtype.empty() ? DType::f32 : storage_type(flags.dtype),
                  .batch = flags.batch,
                  .sequence = flags.sequence,
+                 .accumulate = flags.accumulate > 1,
                  .expert_capacity = flags.expert_capacity},
                 cpu_rates());
   return {std::move(task.model), nullptr, std::move(task.request), std::move(task.options)};
@@ -165,6 +167,12 @@ void add_explain(CLI::App& app) {
       ->check(CLI::IsMember({"train", "eval", "sample"}))
       ->capture_default_str();
   command.add_option("--batch", flags->batch, "Sequences")
+      ->check(at_least_1)
+      ->capture_default_str();
+  command
+      .add_option(
+          "--accumulate", flags->accumulate,
+          "Passes of a training step; with more than one, gradients have memory of their own")
       ->check(at_least_1)
       ->capture_default_str();
   command.add_option("--sequence", flags->sequence, "Tokens of each")

@@ -149,7 +149,9 @@ std::vector<Saving> savings_of(const ModelTrainSettings& s, const Backend& backe
   std::vector<Saving> savings;
   if (s.layers_run_again != kAllLayers)
     savings.push_back({"--recompute layer", [](auto& its) { its.layers_run_again = kAllLayers; }});
-  if (backend.is_on_host()) return savings;
+  // On the host a single process has fp32 states and weights in any case (HostUpdate).
+  const bool is_single = s.communicator == nullptr || s.communicator->world() == 1;
+  if (backend.is_on_host() && is_single) return savings;
   const std::vector<OptimizerState>& states = s.optimizer.states;
   if (std::ranges::any_of(states, [](const auto& its) { return its.dtype == DType::f32; }))
     savings.push_back({"--moments bf16", [](auto& its) {
@@ -158,6 +160,7 @@ std::vector<Saving> savings_of(const ModelTrainSettings& s, const Backend& backe
   if (s.storage == DType::bf16 && s.optimizer.weights == DType::f32)
     savings.push_back(
         {"--master-weights bf16", [](auto& its) { its.optimizer.weights = DType::bf16; }});
+  if (backend.is_on_host()) return savings;
   if (!states.empty() && !s.optimizer.states_on_host)
     savings.push_back(
         {"--moments-on-host", [](auto& its) { its.optimizer.states_on_host = true; }});

@@ -103,6 +103,17 @@ TEST(Explain, TheOptimizersSettingsAreInTheMemoryOfAStep) {
   EXPECT_THAT(refused.err, HasSubstr("add --dtype bf16"));
 }
 
+// With one pass, gradients share memory with what is saved.
+TEST(Explain, SeveralPassesOfAStepHaveGradientsOfTheirOwn) {
+  const auto use = [](const char* what, const Words& more) {
+    const Words model{"explain", "--layers", "8", "--gpu", "rtx4090"};
+    return explained(model + more)["memory"]["uses"][what].get<int64_t>();
+  };
+  EXPECT_LT(use("gradients", {}), use("gradients", {"--accumulate", "2"}));
+  EXPECT_EQ(use("gradients", {"--accumulate", "3"}), use("gradients", {"--accumulate", "2"}));
+  EXPECT_EQ(use("weights", {}), use("weights", {"--accumulate", "2"}));
+}
+
 // On a GPU, and with recomputed layers.
 TEST(Explain, InputsOfLayersOnTheHostAreNamedAndNotSaved) {
   const Words model{"explain", "--hidden", "64", "--layers", "6", "--recompute", "layer"};

@@ -320,6 +320,22 @@ TEST(StepMemory, TheSettingsOfTheOptimizerAreNamedWhereTheyFit) {
               AllOf(Not(HasSubstr("--moments")), Not(HasSubstr("--master-weights"))));
 }
 
+// Of several processes each has matrices with the settings' types.
+TEST(StepMemory, OnTheHostSeveralProcessesAreToldTheTypesThatFit) {
+  in_threads(2, [&](Communicator& communicator) {
+    ModelTrainSettings settings = tiny_settings();
+    settings.batch = 2;
+    settings.storage = DType::bf16;
+    settings.layers_run_again = kAllLayers;
+    settings.communicator = &communicator;
+    const auto cpu = cpu::make_cpu_backend({.threads = 1});
+    const int64_t needed = step_memory(settings, *cpu, false).bytes();
+    const std::string fits = what_fits(settings, *cpu, false, needed - 1);
+    EXPECT_THAT(fits, AllOf(HasSubstr("--moments bf16 ("), HasSubstr("--master-weights bf16 ("),
+                            Not(HasSubstr("-on-host"))));
+  });
+}
+
 // Each process has its part of the optimizer's state and of the master weights, and a bf16 copy of
 // all weights.
 TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
