@@ -205,13 +205,19 @@ void Session::Impl::copy_before(size_t step, bool forward) {
     if (step == (forward ? its.copy->out_end : its.copy->in_end)) its.wait();
   for (HostMemory& its : host_memory_) {
     if (step != (forward ? its.copy->out : its.copy->in)) continue;
-    its.wait = backend_.overlap([&] {
+    const auto copy = [&] {
       if (forward) {
         backend_.start_copy_out(memory_[its.stored].view, its.host);
       } else {
         backend_.start_copy_in(its.host, memory_[its.fetched].view);
       }
-    });
+    };
+    if (observer_) {
+      observer_("copy " + its.copy->stored + (forward ? " to the host" : " from the host"), copy);
+      its.wait = [] {};
+    } else {
+      its.wait = backend_.overlap(copy);
+    }
   }
 }
 

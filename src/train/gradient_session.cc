@@ -245,8 +245,9 @@ void GradientSession::profile(Profiler* profiler) {
   profiler_ = profiler;
   Session::Observer observer;
   if (profiler != nullptr) {
-    observer = [profiler](const std::string& step, const std::function<void()>& run) {
-      profiler->run(ProfileTrack::compute, step, run);
+    observer = [profiler](const std::string& name, const std::function<void()>& run) {
+      const bool is_copy = name.starts_with("copy ");
+      profiler->run(is_copy ? ProfileTrack::transfers : ProfileTrack::compute, name, run);
     };
   }
   session_->observe(std::move(observer));

@@ -91,6 +91,26 @@ TEST(Profile, HasEveryProgramByItsNameAndNothingAtTheSameTime) {
   }
 }
 
+// In order with the steps, as often as they run, in either direction.
+TEST(Profile, HasTheCopiesOfInputsOfLayersOnTheHost) {
+  const Tokens text = counting_text(500);
+  FarBackend far;
+  ModelTrainSettings settings = tiny_settings();
+  std::get<LlamaConfig>(settings.model).layers = 6;
+  settings.layers_run_again = kAllLayers;
+  settings.layers_on_host = true;
+  settings.accumulate = 2;
+  ModelTrainer plain(settings, text, far), trainer(settings, text, far);
+  const Trainer::Profiled profiled = trainer.profile();
+  EXPECT_EQ(profiled.report.norm, plain.step().norm);
+  expect_no_overlap(profiled.events);
+  const auto transfers = counted(profiled.events, ProfileTrack::transfers);
+  for (const char* direction : {" to the host", " from the host"})
+    EXPECT_EQ(transfers.at("copy model.layers.1.mlp.down_proj_residual" + std::string(direction)),
+              2);
+  EXPECT_EQ(trainer.step().norm, plain.step().norm);
+}
+
 // What comes after it is not timed, and what it started in is not left behind.
 TEST(Profile, LeavesTheTrainerAsAStepDoes) {
   const Tokens text = counting_text(500);
