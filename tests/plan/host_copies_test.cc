@@ -106,6 +106,20 @@ INSTANTIATE_TEST_SUITE_P(Models, HostCopies,
                          testing::Values(Residual::pre_norm, Residual::sandwich,
                                          Residual::post_norm, Residual::parallel, Residual::gpt2));
 
+TEST(HostCopiesOfNone, OfTwoRecomputedLayersNothingMovesAndTheNotesSaySo) {
+  Block b;
+  deep_model(b, Residual::pre_norm, kLayers, kSizes);
+  for (const int layers : {2, 3}) {
+    CompileOptions options = options_of(true);
+    options.layers_run_again = layers;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    EXPECT_EQ(std::ssize(plan.host_copies), layers - 2);
+    EXPECT_EQ(layers == 2,
+              testing::Value(plan.notes,
+                             testing::Contains(testing::HasSubstr("fewer than three layers"))));
+  }
+}
+
 TEST(HostCopiesOfNone, LayersThatAreNotRecomputedAreRefused) {
   Block b;
   deep_model(b, Residual::pre_norm, 2, kSizes);

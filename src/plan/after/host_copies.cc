@@ -84,6 +84,9 @@ void keep_layers_on_host(Plan& plan) {
     fetched[moved.stored] = moved.fetched;
     plan.host_copies.push_back(moved);
   }
+  if (plan.host_copies.empty())
+    plan.notes.emplace_back(
+        "no input of a layer is in the host's memory: fewer than three layers are recomputed");
   std::vector<PlanTensor> tensors;
   for (PlanTensor tensor : plan.tensors) {
     const auto found = fetched.find(tensor.decl.name);

@@ -11,7 +11,7 @@ namespace coda {
 // the next layer's input is written; a copy back has the time from the first read of the input of
 // the layer whose backward runs before. So at most two such tensors exist in a phase at a time.
 // The input of the layer whose backward is the first stays saved, and so do tensors with views and
-// those that a loop over row blocks uses.
+// those that a loop over row blocks uses. If no tensor moves, a note of the plan says why.
 void keep_layers_on_host(Plan& plan);
 
 }  // namespace coda
