@@ -128,9 +128,9 @@ TEST(MemoryTable, OfTheDocsIsWhatTheLibrarySays) {
 }
 
 TEST(MemoryTable, OfLayersOnTheHostIsWhatTheLibrarySays) {
-  expect_on_page(row_of_layers(kTiny, 16, 2048));
+  expect_on_page(row_of_layers(kTiny, 20, 2048));
   expect_on_page(row_of_layers(kSmall, 11, 2048));
-  expect_on_page(row_of_layers(kMiddle, 3, 2048));
+  expect_on_page(row_of_layers(kMiddle, 4, 2048));
   expect_on_page(row_of_layers(kMiddle, 1, 32768));
   expect_on_page(row_of_layers(kLarge, 1, 16384));
 }
