@@ -8,9 +8,9 @@
     train_step_torch.py --backend inductor coda --parts
     torchrun --nproc-per-node 2 train_step_torch.py --batch 32 --parallel ddp
 
-The model is a plain one (models_torch.py), compiled as a whole with its loss. PyTorch's attention is
-cuDNN's (is_causal, grouped heads); Hugging Face's model passes its own mask, and PyTorch chooses the
-implementation. Weights are fp32 under bf16 autocast; AdamW is fused; ids are random. Without
+The model is a plain one (models_torch.py), compiled as a whole with its loss. PyTorch's attention
+is cuDNN's (is_causal, grouped heads); Hugging Face's model passes its own mask, and PyTorch chooses
+the implementation. Weights are fp32 under bf16 autocast; AdamW is fused; ids are random. Without
 `--clip` gradients are not clipped, unlike in our C++ benchmark, which is an advantage for PyTorch.
 Prints a line of JSON for each `--backend`: the median milliseconds of a step by CUDA events, after
 `--heat` seconds of steps, with backends in turns; the first backend's median divided by this; the

@@ -38,8 +38,8 @@ _aten = torch.ops.aten
 FULL, CAUSAL, PACKED = "coda_full", "coda_causal", "coda_packed"  # in an input's meta
 _ATTENTION = _aten.scaled_dot_product_attention.default
 # Operations of a forward, without regard to is_causal, from which on calls become calls of
-# coda_cpp::attention: an H200 then takes 0.1 ms or more, and the host starts an operator of Python's
-# in less.
+# coda_cpp::attention: an H200 then takes 0.1 ms or more, and the host starts an operator of
+# Python's in less.
 _MUCH_WORK = 1e11
 
 

@@ -2,10 +2,11 @@
 """Attention within documents that are packed into one row, as operators of PyTorch.
 
 On a CPU, with a soft-cap, and where they are the fastest, this package's kernels run
-(_attention.py), which read the span of each token's document. Otherwise a GPU runs PyTorch's flash attention for sequences of different lengths.
-The host passes that the number of documents, because its grid and its workspace grow with that
-number (the backward's workspace by 128 rows for each document): to assume one document for each
-token would be too expensive. So BOUNDS waits for the GPU, once for each mask.
+(_attention.py), which read the span of each token's document. Otherwise a GPU runs PyTorch's flash
+attention for sequences of different lengths. The host passes that the number of documents, because
+its grid and its workspace grow with that number (the backward's workspace by 128 rows for each
+document): to assume one document for each token would be too expensive. So BOUNDS waits for the
+GPU, once for each mask.
 """
 
 from __future__ import annotations

@@ -204,8 +204,8 @@ class Report:
             lines.append(f"{_count(self.written_out, 'attention')} written out as products and a "
                          "softmax: fused, so no scores are stored")
         if self.own:
-            lines.append(f"{_count(self.own, 'call')} of attention by coda-cpp's kernels, which are "
-                         "faster than PyTorch's on this GPU")
+            lines.append(f"{_count(self.own, 'call')} of attention by coda-cpp's kernels, which "
+                         "are faster than PyTorch's on this GPU")
         if self.not_fused:
             lines.append("linear layers left to PyTorch:")
             for group, text in grouped(self.not_fused):
