@@ -2,6 +2,7 @@
 """The option "cost_model": "measure": each region is timed once on a machine, and the faster of
 coda-cpp's and the inner compiler's is used."""
 
+import math
 import os
 import tempfile
 import unittest
@@ -12,7 +13,7 @@ import torch._dynamo
 from torch import nn
 
 import coda_cpp
-from coda_cpp.torch_backend import measure
+from coda_cpp.torch_backend import coda as backend, measure
 from coda_cpp.torch_backend.coda import coda
 from coda_cpp.torch_backend.report import Report, Taken
 from compiled import error, outcome
@@ -105,6 +106,31 @@ class Measure(unittest.TestCase):
         with patch.object(measure, "_random", side_effect=RuntimeError("out of memory")):
             report = self._compiled()
         self.assertEqual([region.measured for region in report.taken], [None] * 3)
+
+    def test_on_a_gpu_without_experience_only_what_was_right_and_faster_is_fused(self):
+        def on_new_gpu(**patches):
+            measure._known.clear()
+            with patch.object(backend, "is_new_gpu", return_value=True), \
+                    patch.multiple(measure, **patches):
+                return self._compiled(cost_model=True)
+
+        report = on_new_gpu(_seconds=lambda *_: 1.0)
+        self.assertEqual([region.measured for region in report.taken], [(1.0, 1.0)] * 3)
+        for why, patches in (
+                ("not been timed", {"SECONDS_OF_NEW_GPUS": 1e-9}),
+                ("not been timed", {"_random": lambda *_: 1 / 0}),
+                ("results differ", {"_LARGEST_ERROR": -1.0})):
+            with self.subTest(why), tempfile.TemporaryDirectory() as folder, patch.dict(
+                    os.environ, CODA_CACHE_DIR=folder):
+                report = on_new_gpu(**patches)
+                self.assertEqual((len(report.taken), len(report.without_gain)), (0, 3))
+                self.assertIn(why, report.text())
+
+    def test_results_are_compared(self):
+        wrong, x = torch.ones(3, 4), torch.ones(3, 4)
+        wrong[1, 2] = 2
+        self.assertAlmostEqual(measure._error([x, wrong], [x, x]), 12 ** -0.5)
+        self.assertTrue(math.isnan(measure._error([x * math.nan, x], [x, x])))
 
     def test_no_measurement_begins_that_would_exceed_the_time_and_the_next_process_goes_on(self):
         seconds = iter((0.0, 6.0, 7.0, 8.0))  # one takes 6 s, so another would end behind 10

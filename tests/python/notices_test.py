@@ -107,15 +107,16 @@ class Gpus(unittest.TestCase):
                 patch.object(notices, "gpu_of", return_value=_H200):
             self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
 
-    def test_a_gpu_whose_kernels_were_never_measured(self):
-        """They are used if the user asks for them."""
-        with patch.object(notices, "backend"), patch.object(notices._core, "precompile"), \
-                patch.object(notices, "gpu_of", return_value=(108, "NVIDIA A100", (8, 0))):
-            self._nothing_is_done("capability 8.0 .NVIDIA A100. were never measured beside "
-                                  "PyTorch's; CODA_GPU_TARGET=sm80 uses them")
-            notices._why_no_kernels.cache_clear()
-            with patch.dict(os.environ, CODA_GPU_TARGET="sm80"):
-                self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
+    def test_a_gpu_on_which_kernels_were_never_run(self):
+        """Its regions are measured, unless the user chose the kernels."""
+        _, inputs = _on_a_gpu()
+        for gpu, target, is_new in (((108, "NVIDIA A100", (8, 0)), "", True), (_H200, "", False),
+                                    ((108, "NVIDIA A100", (8, 0)), "sm80", False)):
+            with self.subTest(gpu=gpu[1], target=target), patch.object(
+                    notices, "gpu_of", return_value=gpu), patch.dict(
+                    os.environ, CODA_GPU_TARGET=target):
+                self.assertEqual(notices.is_new_gpu(inputs), is_new)
+        self.assertFalse(notices.is_new_gpu([torch.ones(1), 3]))
 
     def test_operands_on_several_devices_stay_pytorchs(self):
         module, inputs = _on_a_gpu()

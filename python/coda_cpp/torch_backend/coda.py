@@ -34,7 +34,7 @@ from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
-    StrictError, eight_bits_that_do_nothing, reason, warn_of_layers, warn_once, why_no_eight_bits,
+    StrictError, eight_bits_that_do_nothing, is_new_gpu, reason, warn_of_layers, warn_once, why_no_eight_bits,
     why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
@@ -81,6 +81,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     fused = normal.module
     cut(fused, groups, normal.before)
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
+    is_new = bool(options.cost_model) and is_new_gpu(inputs)
     left: collections.Counter[str] = collections.Counter()
     regions: dict[fx.Node, Region] = {}
     changes = any(vars(normal.told).values())
@@ -96,12 +97,16 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 if facts is None:
                     last_region.mark(node, region)
                 taken = Taken(node.target, what, region)
-                if (options.cost_model == "measure" and taken.gains
-                        and not region.needs & ONLY_LOSSES):  # that is not called by compiled code
+                may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
+                if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
                     taken.measured = measure.measured(
                         part, region, _compiler(options.inner, False),
-                        repr((options.inner, options.products, options.objective)))
-                is_left = bool(options.cost_model) and not taken.gains
+                        repr((options.inner, options.products, options.objective)),
+                        measure.SECONDS_OF_NEW_GPUS if is_new else None)
+                # Where no other region was right and fast, none is fused untimed.
+                taken.lacks_time = is_new and taken.measured is None and (
+                    may_time or not any(other.measured for other in report.taken))
+                is_left = bool(options.cost_model) and (not taken.gains or taken.lacks_time)
                 if not is_left:
                     prepare(region, normal.kinds)
             except Exception as why:  # noqa: BLE001 (only this region is left to PyTorch)

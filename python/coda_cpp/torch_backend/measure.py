@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times regions, for the option "cost_model": "measure".
+"""Times regions, for the option "cost_model": "measure", and on GPUs on which kernels were never
+run (coda.py).
 
 A region runs on random tensors of the sizes that come, forward and backward: fused, and as the
-inner compiler makes it of PyTorch's operations. Both times are stored in the cache folder, so that
-a region is timed once on a machine. A process measures for SECONDS at most: no measurement begins
-that would end later if it took as long as the longest one before. Then the prediction decides, and
-the next process measures further regions. Nearly all of the time is the inner compiler's, so
-coda-cpp's region is called eagerly. Values do not matter to the time, except indices, which are all
-0.
+inner compiler makes it of PyTorch's operations. If the results differ, it takes forever. Both times
+are stored in the cache folder, so that a region is timed once on a machine. A process measures for
+`seconds` at most: no measurement begins that would end later if it took as long as the longest one
+before. The next process measures further regions. Nearly all of the time is the inner compiler's,
+so coda-cpp's region is called eagerly. Values do not matter to the time, except indices, which are
+all 0.
 
 On a GPU only the GPU's time is measured, because in a training step the host runs ahead. So the GPU
 first waits until the host has started all runs.
@@ -19,6 +20,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import operator
 import os
 import tempfile
@@ -36,29 +38,33 @@ from coda_cpp.torch_backend.layout import hint
 from coda_cpp.torch_backend.replace import Region, text_of
 
 SECONDS = 10.0
+SECONDS_OF_NEW_GPUS = 60.0  # where regions that are not timed are not fused
 _RUNS = 5  # whose mean is a time
 _TIMES = 3  # of which the shortest counts
 _CYCLES = 2e9  # of a GPU in a second, at most
+# Of the relative errors of products in 8 bits and of gradients of random values, with a margin.
+_LARGEST_ERROR = 0.25
 
 _LOG = logging.getLogger("coda_cpp")
 _known: dict[str, tuple[float, float] | None] = {}
 _spent = _longest = 0.0  # seconds
 
 
-def measured(part: fx.GraphModule, region: Region, compiler: Callable, options: str
-             ) -> tuple[float, float] | None:
+def measured(part: fx.GraphModule, region: Region, compiler: Callable, options: str,
+             limit: float | None = None) -> tuple[float, float] | None:
     """Seconds of a call, forward and backward, of the region and of the part's operations compiled
-    by `compiler`. None: there was no time or no memory left to measure. `options`: all else that
-    the times depend on."""
+    by `compiler`; infinite if the region's results differ. None: there was no time or no memory
+    left to measure, or the region could not run. `options`: all else that the times depend on.
+    `limit`: seconds of all measurements of the process; SECONDS if it is not given."""
     global _longest, _spent
     key = _key(part, region, options)
     if key not in _known:
         _known[key] = _stored(key)
-        if _known[key] is None and _spent + _longest < SECONDS:
+        if _known[key] is None and _spent + _longest < (limit or SECONDS):
             begin = time.perf_counter()
             try:
                 _known[key] = _measure(part, region, compiler)
-            except Exception as why:  # noqa: BLE001 (the prediction decides)
+            except Exception as why:  # noqa: BLE001 (the caller decides without it)
                 _LOG.info("coda: a region could not be timed: %s: %s", type(why).__name__, why)
             else:
                 _store(key, _known[key])
@@ -116,8 +122,16 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable) -> tuple[
         stack.enter_context(functorch_config.patch(
             enable_autograd_cache=False, force_non_lazy_backward_lowering=True))
         given = [_random(*operand) for operand in region.operands]
-        times = _seconds(_eagerly(region), given), _seconds(
-            compiler(_calling(part, len(given)), given), given)
+        ours, theirs = _eagerly(region), compiler(_calling(part, len(given)), given)
+        upstream: list[torch.Tensor] = []
+        expected = _outcome(theirs, given, upstream)
+        error = _error(_outcome(ours, given, upstream), expected)
+        del expected
+        times = _seconds(ours, given, upstream), _seconds(theirs, given, upstream)
+        if not error <= _LARGEST_ERROR:  # also if it is NaN
+            _LOG.warning("coda: a region's results differ from PyTorch's by %.2g of their norm, so "
+                         "it is left to PyTorch; please report it", error)
+            times = math.inf, times[1]
     if gpus:
         torch.cuda.empty_cache()
     return times
@@ -156,16 +170,36 @@ def _calling(part: fx.GraphModule, count: int) -> fx.GraphModule:
     return fx.GraphModule({"called": part}, graph)
 
 
-def _seconds(call: Callable, given: Sequence[Any]) -> float:
+def _outcome(call: Callable, given: Sequence[Any], upstream: list[torch.Tensor]
+             ) -> list[torch.Tensor]:
+    """The results, and the gradients for `upstream`, which is made if it is empty."""
+    results = [x for x in call(*given) if isinstance(x, torch.Tensor)]
+    differentiable = [x for x in results if x.requires_grad]
     leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
-    upstream: list[torch.Tensor] = []
+    if not upstream:
+        upstream.extend(torch.randn_like(x) for x in differentiable)
+    if not leaves or not differentiable:
+        return results
+    gradients = torch.autograd.grad(
+        differentiable, leaves, [x.to(y.dtype) for x, y in zip(upstream, differentiable)],
+        allow_unused=True)
+    return [*results, *(x for x in gradients if x is not None)]
 
+
+def _error(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    """The largest relative error of a tensor of floats, in the Euclidean norm."""
+    errors = [0.0]
+    for x, y in zip(found, expected, strict=True):
+        if y.is_floating_point():
+            norm = torch.linalg.vector_norm(y.detach().float())
+            distance = torch.linalg.vector_norm(x.detach().float() - y.detach().float())
+            errors.append(float(distance / norm.clamp_min(1e-30)))
+    return float(torch.tensor(errors).max())  # NaN if one is
+
+
+def _seconds(call: Callable, given: Sequence[Any], upstream: list[torch.Tensor]) -> float:
     def run() -> None:
-        results = [x for x in call(*given) if isinstance(x, torch.Tensor) and x.requires_grad]
-        if not upstream:
-            upstream.extend(torch.randn_like(x) for x in results)
-        if leaves and results:
-            torch.autograd.grad(results, leaves, upstream, allow_unused=True)
+        _outcome(call, given, upstream)
 
     is_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in given)
     timed = _on_gpu if is_gpu else _on_host

@@ -87,11 +87,16 @@ def _why_no_kernels(device: int) -> str:
         _core.precompile([], 132)  # an empty list: only looks for NVRTC
     except Error as why:
         return str(why)
-    _, name, (major, minor) = gpu_of(torch.device("cuda", device))
-    if major != 9 and not os.environ.get("CODA_GPU_TARGET"):
-        return (f"the kernels for a GPU of compute capability {major}.{minor} ({name}) were never "
-                "measured beside PyTorch's; CODA_GPU_TARGET=sm80 uses them (docs/gpus.md)")
     return ""
+
+
+def is_new_gpu(inputs: Sequence[Any]) -> bool:
+    """Whether the inputs are on a GPU on which this project has not run its kernels, so that a
+    region is compared with PyTorch's results and times before it is used. Not if the user chose the
+    kernels by CODA_GPU_TARGET."""
+    devices = {t.device for t in inputs if isinstance(t, torch.Tensor) and t.device.type == "cuda"}
+    return not os.environ.get("CODA_GPU_TARGET") and any(
+        gpu_of(device)[2][0] != 9 for device in devices)
 
 
 def why_no_kernels(inputs: Sequence[Any]) -> str:

@@ -5,6 +5,7 @@ with the reasons and remedies."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 
 from coda_cpp._core import Plan
@@ -43,6 +44,7 @@ class Taken:
     operations: str
     region: Region
     measured: tuple[float, float] | None = None
+    lacks_time: bool = False  # left until a process times it on this GPU
 
     @property
     def costs(self) -> tuple[tuple, tuple]:
@@ -62,6 +64,10 @@ class Taken:
         """Why a region that does not gain is left to PyTorch."""
         if self.region.function.function.has_plain_products:
             return "GEMMs in fp32 on a GPU are faster in PyTorch; in bf16 they are fused"
+        if self.lacks_time:
+            return "it has not been timed on this GPU: a later process times it (docs/gpus.md)"
+        if self.measured and math.isinf(self.measured[0]):
+            return "its results differ from PyTorch's on this GPU"
         if self.measured:
             ours, theirs = (f"{1e3 * seconds:.3f} ms" for seconds in self.measured)
             return f"a call of the fused region took {ours}, of PyTorch's operations {theirs}"
