@@ -34,8 +34,8 @@ from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
-    StrictError, eight_bits_that_do_nothing, is_new_gpu, reason, warn_of_layers, warn_once, why_no_eight_bits,
-    why_no_kernels)
+    StrictError, eight_bits_that_do_nothing, is_new_gpu, reason, warn_of_layers, warn_once,
+    why_no_eight_bits, why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import (
