@@ -30,7 +30,7 @@ void DeviceFlags::add_to(CLI::App& command) {
       .add_option(
           "--attention", attention,
           "On a GPU, where cuDNN is faster than coda's own kernels (not on Hopper with heads "
-          "of 64 or 128): repeatable (cuDNN, the same bits each time), fast (cuDNN in any "
+          "of 64, 96 or 128): repeatable (cuDNN, the same bits each time), fast (cuDNN in any "
           "order), or plain (never cuDNN)")
       ->check(CLI::IsMember({"repeatable", "fast", "plain"}))
       ->capture_default_str();

@@ -144,6 +144,7 @@ __device__ __forceinline__ void store_pieces(const TokenRows<kColumns>& to, u32 
     const float factor = factor_of(row);
 #pragma unroll
     for (u32 i = 0; i < smaller(kWidth, kColumns) / 4; i += 8) {  // 32 columns
+      if (first_column + 4 * i >= kColumns) break;
       u32 words[4];
 #pragma unroll
       for (u32 piece = 0; piece < 4; ++piece) {

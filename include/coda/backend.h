@@ -150,7 +150,7 @@ class Backend {
   virtual std::unique_ptr<Communicator> join(const ProcessPlace& place);
 };
 
-// How attention runs on a GPU, both forward and backward. On Hopper, heads of 64 and of 128 run in
+// How attention runs on a GPU, both forward and backward. On Hopper, heads of 64, 96 and 128 run in
 // the library's own kernels in any case: they are the fastest, and repeatable (docs/attention.md).
 enum class GpuAttention : uint8_t {
   repeatable,  // cuDNN with bitwise repeatable results; without cuDNN: the library's own

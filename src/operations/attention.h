@@ -61,7 +61,7 @@ CpuKernel prepare_attention_backward(const OperationCall& call, int threads);
 std::vector<GpuKernel> attention_kernels(const OperationCall& call);
 std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call);
 // Whether these kernels take less time than cuDNN's for both directions, where cuDNN computes the
-// call: on Hopper for heads of 64 and of 128, as measured (lab/notebook/hopper.md).
+// call: on Hopper for heads of 64, 96 and 128, as measured (lab/notebook/hopper.md).
 bool own_attention_is_fastest(const OperationCall& call);
 // `shape`: its rows are the newest tokens.
 std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,

@@ -250,6 +250,7 @@ const AttentionCase kHeadSizes[] = {
     {1, 66, 2, 1, 72, 33, true, 20, 0, DType::f16},
     {1, 130, 2, 1, 128, 128, true, 0, 0, DType::bf16},
     {1, 140, 1, 1, 80, 96, true, 0, 0, DType::f16},
+    {1, 140, 2, 1, 96, 96, true, 0, 0, DType::bf16},
     {1, 70, 1, 1, 192, 128, true, 0, 0, DType::bf16},
     {1, 90, 1, 1, 256, 256, true, 0, 30, DType::bf16},
 };
@@ -505,6 +506,8 @@ TEST(Attention, OwnKernelsAreTheFastestOnHopper) {
   };
   EXPECT_TRUE(are_fastest(64, 64, DType::bf16, sm90()));
   EXPECT_TRUE(are_fastest(128, 128, DType::f16, sm90()));
+  EXPECT_TRUE(are_fastest(96, 96, DType::bf16, sm90()));
+  EXPECT_FALSE(are_fastest(80, 80, DType::bf16, sm90()));
   EXPECT_FALSE(are_fastest(192, 128, DType::bf16, sm90()));
   EXPECT_FALSE(are_fastest(64, 64, DType::f32, sm90()));
   EXPECT_FALSE(are_fastest(64, 64, DType::bf16, sm80()));

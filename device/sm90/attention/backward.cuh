@@ -127,17 +127,18 @@ struct BackwardShared {
   }
 
   __device__ __forceinline__ void init_barriers() const {
-    constexpr u32 kWarpgroupWarps = kWarpgroupSize / kWarpSize;
-    constexpr u32 kConsumerWarps = kBackwardConsumers * kWarpgroupWarps;
+    // Every thread arrives for itself. racecheck does not see that threads of a warp have read
+    // before one of them arrives.
+    constexpr u32 kConsumerThreads = kBackwardConsumers * kWarpgroupSize;
     barrier_init(keys_full(), 1);
     for (u32 stage = 0; stage < kTiles.stages; ++stage) {
       barrier_init(queries_full(stage), 1);
-      barrier_init(queries_empty(stage), kConsumerWarps);
+      barrier_init(queries_empty(stage), kConsumerThreads);
       barrier_init(dy_full(stage), 1);
-      barrier_init(dy_empty(stage), kConsumerWarps);
+      barrier_init(dy_empty(stage), kConsumerThreads);
     }
     for (u32 consumer = 0; consumer < kBackwardConsumers; ++consumer) {
-      barrier_init(sums_full(consumer), kWarpgroupWarps);
+      barrier_init(sums_full(consumer), kWarpgroupSize);
       barrier_init(sums_empty(consumer), 1);
     }
     barrier_init(all_added(), 1);
@@ -202,8 +203,8 @@ __device__ __forceinline__ void add_query_sums(const BackwardShared<kHead, kTile
   publish_word(own, skipped);
   tile.walk(sizes, [&](u32 step, u32 block, u32 head) {
     const u32 query = block * kTiles.queries;
-    const u64 to =
-        sums + wide_product(rows.at(sizes, tile.sequence, head, query), kHead.dim * kFloatBytes);
+    const u64 to = sums + wide_product(rows.at(sizes, tile.sequence, head, query),
+                                       output_columns(kHead) * kFloatBytes);
     // With documents, sums begin as 0, because the first keys may be of tokens in no document.
     const bool is_first = !kHead.packed && tile.is_first_of(sizes, query);
     while (before <= skipped + step) before = published_word(own - sizeof(u32));
@@ -247,7 +248,7 @@ __device__ __forceinline__ void round_query_sums(const KeyTile<kHead, kTiles>& t
   const auto load = [&](u32 i, Accumulators<16, 64>& to) {
     if (i >= count) return;
     const u64 from = own + wide_product(rows.at(sizes, tile.sequence, head_of(i), query_of(i)),
-                                        kHead.dim * kFloatBytes);
+                                        output_columns(kHead) * kFloatBytes);
 #pragma unroll
     for (u32 j = 0; j < 8; ++j) {
       u32 words[4];
@@ -327,13 +328,9 @@ __device__ __forceinline__ void compute_gradients(const BackwardShared<kHead, kT
   const u32 gradients_panel = uniform(values_descriptor<kBackwardKeys>(shared.gradients(0)) +
                                       (kQueries == 64 ? 0 : consumer * kPanel));
   constexpr u32 kGradientsBuffer = block_bytes(kBackwardKeys, kQueries) >> 4;
-  const bool speaks = thread_index() % kWarpSize == 0;
-  const auto release = [&](SharedAddress empty) {
-    if (speaks) barrier_arrive(empty);
-  };
 
-  Accumulators<16, kHead.dim> key_sums;
-  Accumulators<16, kHead.value_dim> value_sums;
+  Accumulators<16, output_columns(kHead)> key_sums;
+  Accumulators<16, output_columns(kHead)> value_sums;
   key_sums.clear();
   value_sums.clear();
   if (kHead.packed) {
@@ -360,7 +357,7 @@ __device__ __forceinline__ void compute_gradients(const BackwardShared<kHead, kT
     wgmma_wait<1>();
     pin_registers(sums_of(key_sums));
     keep(ds);
-    if (step != 0) release(shared.queries_empty(stage ^ 1));
+    if (step != 0) barrier_arrive(shared.queries_empty(stage ^ 1));
     wgmma_fence();
     issue_dot_products<kElement, kHead.value_dim, kBackwardKeys>(gradients, values_start,
                                                                  dy_start + stage * kDyStage);
@@ -433,7 +430,7 @@ __device__ __forceinline__ void compute_gradients(const BackwardShared<kHead, kT
     pin_registers(sums_of(value_sums));
     keep(p);
     pin_registers(sums_of(query_sums));
-    release(shared.dy_empty(stage));
+    barrier_arrive(shared.dy_empty(stage));
     barrier_wait(shared.sums_empty(consumer), (step + 1) % 2);
     const SharedAddress own_sums =
         shared.query_sums(consumer) + thread_index_anew() % kWarpgroupSize * 16;
@@ -441,8 +438,7 @@ __device__ __forceinline__ void compute_gradients(const BackwardShared<kHead, kT
     for (u32 i = 0; i < 8; ++i)
       store_shared_piece(own_sums + i * kSumsPitch, query_sums.sums[0][i]);
     fence_async_proxy();
-    synchronize_warp();
-    release(shared.sums_full(consumer));
+    barrier_arrive(shared.sums_full(consumer));
   });
   wgmma_wait<0>();
   pin_registers(sums_of(key_sums));

@@ -72,8 +72,10 @@ __device__ __forceinline__ void begin_backward(const AttentionBackward& in, u64 
     for (u32 i = own_lane() % 4; i < kHead.dim; i += 4)
       store_element<kHead.element>(to.at(token, i), 0, 0.0f);
   }
-  const u64 sums = scratch_data + scratch.query_sums + wide_product(index, kHead.dim * kFloatBytes);
-  for (u32 i = own_lane() % 4; i < kHead.dim / 4; i += 4) store_piece(sums + i * 16, {});
+  const u64 sums =
+      scratch_data + scratch.query_sums + wide_product(index, output_columns(kHead) * kFloatBytes);
+  for (u32 i = own_lane() % 4; i < output_columns(kHead) / 4; i += 4)
+    store_piece(sums + i * 16, {});
 }
 
 }  // namespace coda::device::attention::sm90

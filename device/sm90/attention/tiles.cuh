@@ -78,13 +78,14 @@ struct BackwardTiles {
   constexpr u32 threads() const { return (kBackwardConsumers + 1) * kWarpgroupSize; }
 };
 
+// Heads of 96 have accumulators of 128 columns, as in the forward.
 constexpr bool takes_backward(const HeadShape& head) {
-  return head.dim == head.value_dim && (head.dim == 64 || head.dim == 128);
+  return head.dim == head.value_dim && (head.dim == 64 || head.dim == 96 || head.dim == 128);
 }
 
 // A consumer computes dq of 64 queries and 64 columns: half of the queries, or half of the columns.
 constexpr BackwardTiles backward_tiles(const HeadShape& head) {
-  return {.queries = head.dim == 64 ? 128u : 64u};
+  return {.queries = output_columns(head) == 64 ? 128u : 64u};
 }
 inline constexpr u32 kQuerySumsBytes = kWgmmaM * 64 * 4;  // of a consumer, in fp32
 inline constexpr u32 kSumsPitch = kWarpgroupSize * 16;    // four numbers of each thread
@@ -131,7 +132,7 @@ struct BackwardScratch {
     subtracted = progress + (blocks + 31) / 32 * 128;
     dots = subtracted + rows * 4;
     query_sums = dots + rows * 4;
-    bytes = query_sums + rows * head.dim * 4;
+    bytes = query_sums + rows * output_columns(head) * 4;
   }
 };
 

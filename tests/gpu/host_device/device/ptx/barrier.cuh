@@ -27,8 +27,8 @@ inline SharedAddress shared_address(const void* pointer) {
 }
 
 struct HostMBarrier {
-  u8 phase;
-  u8 count;  // arrivals of a phase
+  u16 phase : 1;
+  u16 count : 15;  // arrivals of a phase
   short pending;
   int bytes;  // that TMA has yet to deliver
 
@@ -67,7 +67,11 @@ inline std::vector<HostLoad> host_loads_of[kMostHostCtas];
 inline std::vector<HostLoad>& host_loads() { return host_loads_of[host_rank()]; }
 
 inline void barrier_init(SharedAddress barrier, u32 arrivals) {
-  host_barrier(barrier) = {0, static_cast<u8>(arrivals), static_cast<short>(arrivals), 0};
+  HostMBarrier& own = host_barrier(barrier);
+  own.phase = 0;
+  own.count = static_cast<u16>(arrivals & 0x7fff);
+  own.pending = static_cast<short>(arrivals);
+  own.bytes = 0;
 }
 inline void fence_barrier_init() {}
 template <class Address>
