@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -144,6 +145,14 @@ def gpu_of(device: Any) -> _precompile.Gpu:
 
     properties = torch.cuda.get_device_properties(device)
     return properties.multi_processor_count, properties.name, (properties.major, properties.minor)
+
+
+def is_new_gpu(device: Any) -> bool:
+    """Whether the device is a GPU on which this project has not run its kernels, so that
+    torch.compile compares their results and times with PyTorch's before it uses them. Not if the
+    user chose the kernels by CODA_GPU_TARGET."""
+    return (device.type == "cuda" and not os.environ.get("CODA_GPU_TARGET")
+            and gpu_of(device)[2][0] != 9)
 
 
 class _HostMemory:

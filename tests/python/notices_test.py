@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 import coda_cpp
+from coda_cpp import session
 from coda_cpp.torch_backend import coda, notices
 from coda_cpp.torch_backend.options import Options
 from compiled import Recorder
@@ -94,8 +95,7 @@ class Gpus(unittest.TestCase):
             return module
 
         with patch.object(notices, "backend") as opened, patch.object(
-                notices._core, "precompile"), patch.object(coda, "fuse", fuse), patch.object(
-                notices, "gpu_of", return_value=_H200):
+                notices._core, "precompile"), patch.object(coda, "fuse", fuse):
             opened.return_value.why_no_eight_bits = why
             *_, report, warnings = self._compiled(products="fp8")
         self.assertEqual(asked, ["", ""])
@@ -103,8 +103,7 @@ class Gpus(unittest.TestCase):
         self.assertEqual((report.notes, warnings), ([said], ["coda: " + said]))
 
     def test_a_gpu_with_kernels(self):
-        with patch.object(notices, "backend"), patch.object(notices._core, "precompile"), \
-                patch.object(notices, "gpu_of", return_value=_H200):
+        with patch.object(notices, "backend"), patch.object(notices._core, "precompile"):
             self.assertEqual(notices.why_no_kernels(_on_a_gpu()[1]), "")
 
     def test_a_gpu_on_which_kernels_were_never_run(self):
@@ -113,10 +112,10 @@ class Gpus(unittest.TestCase):
         for gpu, target, is_new in (((108, "NVIDIA A100", (8, 0)), "", True), (_H200, "", False),
                                     ((108, "NVIDIA A100", (8, 0)), "sm80", False)):
             with self.subTest(gpu=gpu[1], target=target), patch.object(
-                    notices, "gpu_of", return_value=gpu), patch.dict(
+                    session, "gpu_of", return_value=gpu), patch.dict(
                     os.environ, CODA_GPU_TARGET=target):
-                self.assertEqual(notices.is_new_gpu(inputs), is_new)
-        self.assertFalse(notices.is_new_gpu([torch.ones(1), 3]))
+                self.assertEqual(session.is_new_gpu(inputs[0].device), is_new)
+        self.assertFalse(session.is_new_gpu(torch.device("cpu")))
 
     def test_operands_on_several_devices_stay_pytorchs(self):
         module, inputs = _on_a_gpu()

@@ -30,6 +30,7 @@ from torch import fx
 from torch.backends import cuda
 
 from coda_cpp._attention import ATTENTION, is_fastest
+from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import documents, mask_proof, written_out
 from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import hint, is_one, same
@@ -92,8 +93,7 @@ def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
     if query.device.type == "cpu":
         return query.dtype in (torch.float32, torch.bfloat16, torch.float16)
     return (query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16)
-            and max(query.shape[3], value.shape[3]) <= 256
-            and torch.cuda.get_device_capability(query.device) >= (8, 0))
+            and max(query.shape[3], value.shape[3]) <= 256 and not is_new_gpu(query.device))
 
 
 @dataclasses.dataclass

@@ -26,6 +26,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 import coda_cpp_autoload
 from coda_cpp._core import Error, InternalError
 from coda_cpp.function import ONLY_LOSSES
+from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
     attention, equal_layers, floats, higher_order, last_region, linears, measure,
     options as choices)
@@ -34,8 +35,8 @@ from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
 from coda_cpp.torch_backend.normal import Normal
 from coda_cpp.torch_backend.notices import (
-    StrictError, eight_bits_that_do_nothing, is_new_gpu, reason, warn_of_layers, warn_once,
-    why_no_eight_bits, why_no_kernels)
+    StrictError, eight_bits_that_do_nothing, reason, warn_of_layers, warn_once, why_no_eight_bits,
+    why_no_kernels)
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import (
@@ -81,7 +82,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     fused = normal.module
     cut(fused, groups, normal.before)
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
-    is_new = bool(options.cost_model) and is_new_gpu(inputs)
+    is_new = bool(options.cost_model) and any(
+        is_new_gpu(t.device) for t in inputs if isinstance(t, torch.Tensor))
     left: collections.Counter[str] = collections.Counter()
     regions: dict[fx.Node, Region] = {}
     changes = any(vars(normal.told).values())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import sys
 import weakref
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from torch._dynamo.exc import ShortenTraceback
 from coda_cpp import _core
 from coda_cpp._core import Error, InternalError
 from coda_cpp.function import EIGHT_BITS
-from coda_cpp.session import backend, gpu_of
+from coda_cpp.session import backend
 from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.report import FAULT, Report
@@ -88,15 +87,6 @@ def _why_no_kernels(device: int) -> str:
     except Error as why:
         return str(why)
     return ""
-
-
-def is_new_gpu(inputs: Sequence[Any]) -> bool:
-    """Whether the inputs are on a GPU on which this project has not run its kernels, so that a
-    region is compared with PyTorch's results and times before it is used. Not if the user chose the
-    kernels by CODA_GPU_TARGET."""
-    devices = {t.device for t in inputs if isinstance(t, torch.Tensor) and t.device.type == "cuda"}
-    return not os.environ.get("CODA_GPU_TARGET") and any(
-        gpu_of(device)[2][0] != 9 for device in devices)
 
 
 def why_no_kernels(inputs: Sequence[Any]) -> str:
