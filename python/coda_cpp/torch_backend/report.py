@@ -52,7 +52,7 @@ class Taken:
 
     @property
     def gains(self) -> bool:
-        if self._phases.again is not None:
+        if self._phases.again is not None and not self._is_wrong:
             return True  # it costs one more product, so that no logits are stored
         if self.measured:
             return self.measured[0] <= self.measured[1]
@@ -66,12 +66,17 @@ class Taken:
             return "GEMMs in fp32 on a GPU are faster in PyTorch; in bf16 they are fused"
         if self.lacks_time:
             return "it has not been timed on this GPU: a later process times it (docs/gpus.md)"
-        if self.measured and math.isinf(self.measured[0]):
+        if self._is_wrong:
             return "its results differ from PyTorch's on this GPU"
         if self.measured:
             ours, theirs = (f"{1e3 * seconds:.3f} ms" for seconds in self.measured)
             return f"a call of the fused region took {ours}, of PyTorch's operations {theirs}"
         return "fusion would gain nothing at these sizes"
+
+    @property
+    def _is_wrong(self) -> bool:
+        """Whether its results differed from PyTorch's (measure.py)."""
+        return self.measured is not None and math.isinf(self.measured[0])
 
     @property
     def _phases(self) -> Phases:
