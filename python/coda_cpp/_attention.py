@@ -21,7 +21,7 @@ from coda_cpp import _core, _precompile, _tensors
 from coda_cpp import builders as b
 from coda_cpp.session import Runners, gpu_of
 
-_HOPPERS_SIZES = (64, 96, 128)  # of heads with a backward of Hopper's instructions (docs/attention.md)
+_HOPPERS_SIZES = (64, 96, 128)  # of heads with a backward of Hopper's instructions
 _NOMINAL = {"M": 4096, "T": 1024}  # for comparing costs; the plan has no choices
 
 
