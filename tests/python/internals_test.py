@@ -31,7 +31,7 @@ torch._C._is_any_autocast_enabled
 torch._C._log_api_usage_once
 torch._C._set_grad_enabled
 torch._assert_async
-torch._dynamo.config.ignore_logging_functions.add (element)
+torch._dynamo.config.ignore_logging_functions
 torch._dynamo.config.optimize_ddp
 torch._dynamo.exc.RestartAnalysis (*args, restart_reason=None)
 torch._dynamo.exc.ShortenTraceback (*args, first_useful_frame, **kwargs)
