@@ -95,8 +95,8 @@ constexpr u64 span_blocks(u64 rows, u64 columns, u64 thread_rows) {
   return (spans * groups + block_spans - 1) / block_spans;
 }
 
-// Whether each thread of the block has eight columns or none. Only the last span of a row can have
-// a thread with fewer.
+// Whether the kernel can use vectors in this block: each of its threads has eight columns, or lies
+// behind the last column. Only in the last span of a row can a thread have one to seven columns.
 constexpr bool are_spans_whole(u32 block, u32 columns, u32 spans) {
   constexpr u32 kBlockSpans = kTileThreads / kSpanThreads;
   return columns % kThreadColumns == 0 || block * kBlockSpans % spans + kBlockSpans < spans;
@@ -110,7 +110,7 @@ constexpr TilePosition block_position(u32 block, u32 thread, u32 columns) {
           .column = column,
           .valid = valid_columns(column, columns)};
 }
-// As are_spans_whole(), for such a block.
+// As are_spans_whole(), for blocks of 64 rows by 256 columns.
 constexpr bool is_block_whole(u32 block, u32 columns) {
   const u32 end = (block % ceil_div(columns, kBlockColumns) + 1) * kBlockColumns;
   return columns % kThreadColumns == 0 || end <= columns;

@@ -97,8 +97,9 @@ class Session {
   void backward(const BeforeStep& before);
 
   // From now on calls `observer` for each plan step (in a loop: for each block) with its name and
-  // the function that runs it, and the same for each of Plan::host_copies ("copy x to the host"),
-  // which then runs in order with the steps. Empty: plan steps run directly.
+  // the function that runs it. Also calls it for each copy of Plan::host_copies, with a name such
+  // as "copy x to the host"; while there is an observer, copies do not overlap with steps. Empty:
+  // plan steps run directly.
   using Observer = std::function<void(const std::string& step, const std::function<void()>& run)>;
   void observe(Observer observer);
 

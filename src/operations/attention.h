@@ -60,8 +60,9 @@ CpuKernel prepare_attention(const OperationCall& call, int threads);
 CpuKernel prepare_attention_backward(const OperationCall& call, int threads);
 std::vector<GpuKernel> attention_kernels(const OperationCall& call);
 std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call);
-// Whether these kernels take less time than cuDNN's for both directions, where cuDNN computes the
-// call: on Hopper for heads of 64, 96 and 128, as measured (lab/notebook/hopper.md).
+// Whether the kernels of the two functions above were measured to be faster than cuDNN's, forward
+// and backward, for the heads of this call on its GPU: 64, 96 and 128 on Hopper
+// (lab/notebook/hopper.md).
 bool own_attention_is_fastest(const OperationCall& call);
 // `shape`: its rows are the newest tokens.
 std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,

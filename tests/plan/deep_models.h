@@ -13,6 +13,15 @@ namespace coda {
 
 enum class Residual { pre_norm, sandwich, post_norm, parallel, gpt2 };
 
+// The sizes with which tests plan deep models.
+inline const LlamaSizes kDeepSizes{.hidden = 1024,
+                                   .heads = 16,
+                                   .kv_heads = 4,
+                                   .head_dim = 64,
+                                   .mlp = 2816,
+                                   .vocab = 32768,
+                                   .sequence = 1024};
+
 inline void deep_model(Block& b, Residual kind, int layers, const LlamaSizes& s = {}) {
   const Value ids = b.graph.table("ids", {"M", 1}, DType::i32);
   const Value targets = b.graph.table("targets", {"M", 1}, DType::i32);

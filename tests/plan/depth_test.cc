@@ -40,14 +40,6 @@ std::vector<DepthCase> depth_cases() {
   return all;
 }
 
-const LlamaSizes kDeepSizes{.hidden = 1024,
-                            .heads = 16,
-                            .kv_heads = 4,
-                            .head_dim = 64,
-                            .mlp = 2816,
-                            .vocab = 32768,
-                            .sequence = 1024};
-
 struct Deep {
   DimValues sizes{{"M", 8192}};
   Plan plan;

@@ -20,13 +20,6 @@ namespace host_copies {
 
 constexpr int kLayers = 7;
 constexpr int64_t kRows = 8192;
-const LlamaSizes kSizes{.hidden = 1024,
-                        .heads = 16,
-                        .kv_heads = 4,
-                        .head_dim = 64,
-                        .mlp = 2816,
-                        .vocab = 32768,
-                        .sequence = 1024};
 
 CompileOptions options_of(bool on_host) {
   CompileOptions options;
@@ -42,7 +35,7 @@ CompileOptions options_of(bool on_host) {
 Plan planned(Residual kind, bool on_host) {
   Block b;
   b.storage = DType::bf16;
-  deep_model(b, kind, kLayers, kSizes);
+  deep_model(b, kind, kLayers, kDeepSizes);
   return compile(b.graph, b.request, options_of(on_host)).plan;
 }
 
@@ -66,7 +59,7 @@ TEST_P(HostCopies, AreAllInputsOfLayersButTheLast) {
   EXPECT_EQ(count, kLayers - 2);
   const DimValues sizes{{"M", kRows}};
   EXPECT_EQ(saved_bytes(without, sizes) - saved_bytes(plan, sizes),
-            count * 2 * kRows * kSizes.hidden);
+            count * 2 * kRows * kDeepSizes.hidden);
   EXPECT_EQ(plan.forward.size(), without.forward.size());
   EXPECT_EQ(plan.backward.size(), without.backward.size());
 }
@@ -108,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Models, HostCopies,
 
 TEST(HostCopiesOfNone, OfTwoRecomputedLayersNothingMovesAndTheNotesSaySo) {
   Block b;
-  deep_model(b, Residual::pre_norm, kLayers, kSizes);
+  deep_model(b, Residual::pre_norm, kLayers, kDeepSizes);
   for (const int layers : {2, 3}) {
     CompileOptions options = options_of(true);
     options.layers_run_again = layers;
@@ -122,7 +115,7 @@ TEST(HostCopiesOfNone, OfTwoRecomputedLayersNothingMovesAndTheNotesSaySo) {
 
 TEST(HostCopiesOfNone, LayersThatAreNotRecomputedAreRefused) {
   Block b;
-  deep_model(b, Residual::pre_norm, 2, kSizes);
+  deep_model(b, Residual::pre_norm, 2, kDeepSizes);
   CompileOptions options = options_of(true);
   options.layers_run_again = 0;
   try {

@@ -16,13 +16,6 @@ namespace coda {
 namespace {
 namespace run_again {
 
-const LlamaSizes kSizes{.hidden = 1024,
-                        .heads = 16,
-                        .kv_heads = 4,
-                        .head_dim = 64,
-                        .mlp = 2816,
-                        .vocab = 32768,
-                        .sequence = 1024};
 constexpr int64_t kRows = 8192;
 
 struct Planned {
@@ -35,7 +28,7 @@ Planned planned(Residual kind, int layers, int again, DType storage = DType::bf1
   Planned made;
   Block b;
   b.storage = storage;
-  deep_model(b, kind, layers, kSizes);
+  deep_model(b, kind, layers, kDeepSizes);
   made.options.storage = storage;
   made.options.rates = h200_rates();
   made.options.sizes = {{"M", kRows}};
@@ -89,7 +82,7 @@ TEST_P(RunAgain, ALayerSavesWhatItStartsFromAndItsProductsRunOnceMore) {
   const Planned six = planned(GetParam(), 6, kAllLayers);
   const Planned seven = planned(GetParam(), 7, kAllLayers);
   const Planned nine = planned(GetParam(), 9, kAllLayers);
-  const double stream = 2.0 * kRows * kSizes.hidden;
+  const double stream = 2.0 * kRows * kDeepSizes.hidden;
   const double layer = saved(seven) - saved(six);
   EXPECT_GE(layer, stream);
   EXPECT_LE(layer, 1.02 * stream);
@@ -99,7 +92,7 @@ TEST_P(RunAgain, ALayerSavesWhatItStartsFromAndItsProductsRunOnceMore) {
   EXPECT_LT(layer, 0.2 * (saved(kept) - saved(planned(GetParam(), 6, 0))));
   EXPECT_DOUBLE_EQ(flops(seven, seven.plan.forward), flops(kept, kept.plan.forward));
   const double more = flops(seven, seven.plan.backward) - flops(kept, kept.plan.backward);
-  const double head = 2.0 * kRows * kSizes.hidden * kSizes.vocab;
+  const double head = 2.0 * kRows * kDeepSizes.hidden * kDeepSizes.vocab;
   EXPECT_GT(more, 0.5 * (flops(kept, kept.plan.forward) - head));
   const double most = flops(kept, kept.plan.forward) - head;
   EXPECT_LT(more, GetParam() == Residual::sandwich ? 1.001 * most : 0.95 * most);

@@ -19,11 +19,12 @@
 
 namespace coda::device::attention::sm90 {
 
-// A block of keys of one key-value head, and the blocks of queries that see some of them.
+// The work of a CTA: the keys of one block of one key-value head, and the range of blocks of
+// queries that contain a query whose mask admits one of these keys.
 template <HeadShape kHead, BackwardTiles kTiles>
 struct KeyTile {
   u32 sequence, kv_head, block;
-  u32 begin, end;  // of blocks of queries
+  u32 begin, end;  // the range of blocks of queries
 
   // Tiles in the order in which CTAs begin them: of `together` heads the first blocks first, which
   // have the most work if the mask is causal. A tile waits for the block before, which began
@@ -291,8 +292,9 @@ __device__ __forceinline__ void with_numbers(SharedAddress numbers, Visit visit)
   }
 }
 
-// Run by a consumer. A step issues five products. dk runs into the next step, whose scores follow
-// it; the exponentials run under dy · valuesᵀ, and ds is computed under dv.
+// Run by a consumer. A step issues five products to the tensor cores, which run them in order:
+// scores, dy · valuesᵀ, dv, dq, dk. The consumer computes the exponentials while dy · valuesᵀ runs,
+// and ds while dv runs. It issues the scores of the next step before dk has ended.
 template <HeadShape kHead, BackwardTiles kTiles>
 __device__ __forceinline__ void compute_gradients(const BackwardShared<kHead, kTiles>& shared,
                                                   const KeyTile<kHead, kTiles>& tile, u32 consumer,

@@ -70,7 +70,8 @@ __device__ __forceinline__ void issue_dot_products(Accumulators<16, kRight>& pro
   }
 }
 
-// Issues sums += left · right, for example of probabilities and values.
+// Starts the product sums += left · right on the tensor cores, and does not wait for it. In the
+// forward `left` holds probabilities and `right` values.
 template <Element kElement, u32 kWidth, u32 kDepth>
 __device__ __forceinline__ void issue_product(Accumulators<16, kWidth>& sums,
                                               const LeftFragments<16, kDepth>& left, u32 right) {

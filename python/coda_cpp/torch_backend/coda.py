@@ -3,7 +3,8 @@
 
 Dynamo's graph is normalised before autograd. Each region of supported operations with at least one
 product becomes one operator with a derived backward. Inductor compiles the graph with these
-operators. PyTorch runs attention and all unsupported operations. There is no model-specific code.
+operators. PyTorch runs all unsupported operations, and attention where its kernels are the fastest
+(attention.py). There is no model-specific code.
 """
 
 from __future__ import annotations

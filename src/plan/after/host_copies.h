@@ -6,12 +6,17 @@
 
 namespace coda {
 
-// Replaces each saved tensor from which a layer is recomputed by two temporaries and adds its
-// copies to Plan::host_copies. A copy to the host has the time from the tensor's last write until
-// the next layer's input is written; a copy back has the time from the first read of the input of
-// the layer whose backward runs before. So at most two such tensors exist in a phase at a time.
-// The input of the layer whose backward is the first stays saved, and so do tensors with views and
-// those that a loop over row blocks uses. If no tensor moves, a note of the plan says why.
+// Replaces each saved input of a recomputed layer by two temporaries, one of the forward and one of
+// the backward, and adds the copies between them and the host's memory to Plan::host_copies.
+//
+// The copy to the host begins after the input's last write, and must be complete before the input
+// of the next layer is written. The copy back begins when the backward first reads the input of the
+// layer above, and must be complete before this layer's backward reads it. So a phase never holds
+// more than two such inputs.
+//
+// These stay saved: the input of the last recomputed layer, which the backward reads first; tensors
+// that have views; and tensors that a loop over row blocks uses. If no input moves, a note of the
+// plan says why.
 void keep_layers_on_host(Plan& plan);
 
 }  // namespace coda
