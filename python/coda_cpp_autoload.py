@@ -59,7 +59,7 @@ def _checking(make):
             messages.skip_messages()
             chosen = options.checked(wrapper.kwargs.get("options"))
             if sys.modules["torch"].cuda.is_initialized():
-                coda.start_workers(chosen)
+                coda.start_workers(chosen.inner)
 
     make_and_check.checks_coda = True
     return make_and_check

@@ -126,6 +126,13 @@ class Measure(unittest.TestCase):
                 self.assertEqual((len(report.taken), len(report.without_gain)), (0, 3))
                 self.assertIn(why, report.text())
 
+    def test_explain_compares_with_the_inner_compiler_and_does_not_run_it(self):
+        with patch.object(backend, "_compiler", wraps=backend._compiler) as compiler:
+            coda_cpp.explain(Block(), torch.randn(4, 7, 32, requires_grad=True),
+                             options={"inner": "eager", "cost_model": "measure"})
+        self.assertEqual([call.args[0] for call in compiler.call_args_list],
+                         ["eager"] * 3 + ["aot_eager"])
+
     def test_results_are_compared(self):
         wrong, x = torch.ones(3, 4), torch.ones(3, 4)
         wrong[1, 2] = 2

@@ -217,10 +217,10 @@ def _compiler(name: str, is_dynamic: bool) -> Callable:
     return lookup_backend(name)
 
 
-def start_workers(chosen: choices.Options) -> None:
+def start_workers(inner: str) -> None:
     """Starts the processes in which Inductor compiles Triton kernels, as PyTorch's own backend does
     before it compiles. They take seconds to start, and until then it compiles in this process."""
-    if chosen.inner != "inductor":
+    if inner != "inductor":
         return
     with contextlib.suppress(ImportError):
         from torch._inductor.async_compile import maybe_warm_pool
@@ -229,18 +229,20 @@ def start_workers(chosen: choices.Options) -> None:
 
 
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
-         report: Report | None = None, **_: Any) -> Callable:
-    """The backend. `options`: values for the fields of Options, by name."""
+         report: Report | None = None, run_by: str = "", **_: Any) -> Callable:
+    """The backend. `options`: values for the fields of Options, by name. `run_by`: the backend that
+    compiles the graph instead of the inner one, with which regions are still compared."""
     chosen = choices.checked(options)
     report = Report() if report is None else report
-    start_workers(chosen)
+    run_by = run_by or chosen.inner
+    start_workers(run_by)
     if why := why_no_kernels(inputs):
         report.layers += linears.unseen(module, why)
         report.notes.append(f"everything is left to PyTorch: {why}")
         if chosen.strict:
             raise StrictError(report.notes[-1])
         warn_once(report.notes[-1])
-        return _inner(chosen.inner, module)(module, inputs)
+        return _inner(run_by, module)(module, inputs)
     if why := why_no_eight_bits(inputs, chosen):
         report.notes.append(why)
         warn_once(why)
@@ -265,7 +267,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if slow := too_small_buckets():
             warn_once(slow)
     _LOG.info("coda: %s", report)
-    inner = _inner(chosen.inner, module)
+    inner = _inner(run_by, module)
     if fused is module:
         return inner(module, inputs)
     try:

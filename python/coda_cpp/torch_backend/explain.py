@@ -25,12 +25,11 @@ def explain(model: Callable, *arguments: Any, with_plans: bool = False,
     their place in the user's code, the reason and a remedy; then the regions with bytes; and with
     `with_plans` all programs. The model is run once."""
     reports: list[Report] = []
-    chosen = dataclasses.replace(
-        choices.checked(options), inner="aot_eager", strict=False)
+    chosen = dataclasses.replace(choices.checked(options), strict=False)
 
     def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
         reports.append(Report())
-        return coda(module, inputs, options=vars(chosen), report=reports[-1])
+        return coda(module, inputs, options=vars(chosen), report=reports[-1], run_by="aot_eager")
 
     torch._dynamo.reset()
     skip_messages()
