@@ -5,7 +5,10 @@
 # `make run` trains on this file or folder: this project's own text, unless told otherwise.
 DATA ?= .
 OUT ?= out/run
-TRAIN ?= train --data $(DATA) --out $(OUT) --overwrite --report
+# The sample of the repository's own text goes on from a comment: after a new line it may be one of
+# the long lists of numbers.
+TRAIN ?= train --data $(DATA) --out $(OUT) --overwrite --report \
+	$(if $(filter .,$(DATA)),--prompt '// The ')
 
 # `make bench BENCH=gemm`: only what has this in its name; all if empty.
 BENCH ?=
