@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tools/expect_one_line.h"
 #include "tools/run_command.h"
 
 namespace coda {
@@ -29,23 +30,6 @@ std::string some_text(size_t bytes) {
 // A model that trains in no time.
 const Words kTiny{"--layers", "1", "--hidden",   "8", "--heads",  "2", "--mlp",      "8",
                   "--batch",  "2", "--sequence", "8", "--sample", "0", "--held-out", "0"};
-
-// Removes the notes about repeated flags in front of the error's line.
-std::string without_notes(std::string text) {
-  const std::string note = "coda: note: --";
-  while (text.starts_with(note)) text.erase(0, text.find('\n') + 1);
-  return text;
-}
-
-void expect_one_line(const CommandResult& result, int status, const Words& said) {
-  const std::string line = without_notes(result.err);
-  EXPECT_EQ(result.status, status) << result.err;
-  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << result.err;
-  EXPECT_EQ(line.find("coda: "), 0u) << result.err;
-  for (const char* ours : {"internal error", "/src/", ".cc:"})
-    EXPECT_EQ(result.err.find(ours), std::string::npos) << result.err;
-  for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
-}
 
 class BadInput : public testing::Test {
  protected:

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tools/expect_one_line.h"
 #include "tools/run_command.h"
 
 namespace coda {
