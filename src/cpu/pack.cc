@@ -188,7 +188,8 @@ const void* row_as(DType packed, const GemmOperand& operand, int64_t row, int64_
   const auto* data = static_cast<const float*>(scales.data);
   const float* of_row =
       data + (scales.rows == view.rows ? row : row / kScaleSpan) * scales.row_stride;
-  for (int64_t j = 0; j < count; ++j) values[j] *= of_row[(col + j) / kScaleSpan];
+  const float scale = of_row[col / kScaleSpan];  // fp32 blocks of k are at most one span
+  for (int64_t j = 0; j < count; ++j) values[j] *= scale;
   return buffer;
 }
 

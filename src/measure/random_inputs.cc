@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <random>
 #include <set>
 
@@ -97,6 +98,14 @@ std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const Dim
       values[i] = lane == 0 ? number_of(use, unit, sizes) : lane == 1 ? 1 + unit : -unit;
     }
     values[i] = rounded_to(decl.dtype, values[i]);
+  }
+  if (use.use == Use::place && !values.empty()) {
+    // The places at both ends and those next to them, which few random ones would be.
+    const int64_t ends[] = {range.least, range.most, range.least + 1, range.most - 1};
+    const size_t at = random() % values.size();
+    for (size_t i = 0; i < std::min(std::size(ends), values.size()); ++i)
+      values[(at + i) % values.size()] =
+          static_cast<double>(std::clamp(ends[i], range.least, range.most));
   }
   return values;
 }

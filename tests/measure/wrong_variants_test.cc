@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fifteen kernels as authors write them, and variants of each with one mistake. With three seeds,
+// Sixteen kernels as authors write them, and variants of each with one mistake. With three seeds,
 // compare_with_formula must accept each kernel and reject each variant. This tests the choice of
 // the random inputs: indices must cover their range, counts, variances, probabilities and seeds
 // must have valid values, some inputs must be large while others are small, some values must be 0
@@ -66,6 +66,8 @@ const std::vector<Kernel>& kernels() {
        "dl = (exp(l - lse[:, None]) - 0.9 * hot - 0.1 / V) * dloss[:, None]",
        {{"the class is the next one", "per_row(target[M]:i32)", "per_row(target[M]:i32) + 1"},
         {"the class is the first", "per_row(target[M]:i32)", "0 * per_row(target[M]:i32)"},
+        {"the class is never the last", "column_index(V) == per_row(target[M]:i32)",
+         "(column_index(V) == per_row(target[M]:i32)) * (column_index(V) < size(V) - 1)"},
         {"the rest is not divided", "0.1 / size(V)", "0.1"}}},
       {"sequences of their own lengths",
        {"z = gemm(q[M, K], k[N, K])\n"
@@ -75,6 +77,10 @@ const std::vector<Kernel>& kernels() {
        {{"one more is in", "column_index(N) <", "column_index(N) <="},
         {"all are in", "column_index(N) < per_row(length[M]:i32)",
          "column_index(N) >= 0 * per_row(length[M]:i32)"}}},
+      {"a gate with a learned sharpness",
+       {"store(y, tanh(tile(x[M, N]) * scalar(s)))\n"},
+       "y = tanh(x * s)",
+       {{"what is gated is clipped", "tile(x[M, N])", "min(max(tile(x[M, N]), -20), 20)"}}},
       {"a row in 8 bits, with a magnitude",
        {"z = tile(x[M, N])\n"
         "store(q, min(max(z / per_row(scale[M]), -448), 448))\n"

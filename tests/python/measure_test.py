@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option "cost_model": "measure": each region is timed once on a machine, and the faster of
-coda-cpp's and the inner compiler's is used."""
+"""The options "cost_model": "measure" and True: each region is timed once on a machine, and the
+faster of coda-cpp's and the inner compiler's is used."""
 
 import math
 import os
@@ -15,6 +15,7 @@ from torch import nn
 import coda_cpp
 from coda_cpp.torch_backend import coda as backend, measure
 from coda_cpp.torch_backend.coda import coda
+from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.report import Report, Taken
 from compiled import error, outcome
 
@@ -97,6 +98,22 @@ class Measure(unittest.TestCase):
                              "1.000 ms" in report.text(), is_left)
             self.assertEqual("measured 3.000 ms, 6.000 ms without" in report.text(), not is_left)
             self.assertFalse(report.not_fused)  # so that "strict" allows it
+
+    def test_within_the_noise_of_measurements_a_region_is_fused(self):
+        for times, is_left in (((1.01e-3, 1e-3), False), ((1.03e-3, 1e-3), True)):
+            measure._known.clear()
+            with patch.object(measure, "_stored", return_value=times):
+                self.assertEqual(len(self._compiled().without_gain), 3 * is_left)
+
+    def test_by_default_regions_are_timed_on_a_gpu_and_predicted_on_a_cpu(self):
+        for cost_model, expected in ((True, (True, False)), ("measure", (True, True)),
+                                     ("predict", (False, False)), (False, (False, False))):
+            options = Options(cost_model=cost_model)
+            self.assertEqual(tuple(map(options.are_regions_timed, (True, False))), expected)
+        self.assertIs(Options().cost_model, True)
+        for cost_model in (True, "predict"):  # on this CPU
+            report = self._compiled(cost_model=cost_model)
+            self.assertEqual([region.measured for region in report.taken], [None] * 3)
 
     def test_without_time_or_memory_the_prediction_decides(self):
         with patch.object(measure, "SECONDS", 0.0):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times regions, for the option "cost_model": "measure", and on GPUs on which kernels were never
-run (coda.py).
+"""Times regions: on a GPU unless the option "cost_model" forbids it, elsewhere if that is "measure"
+(coda.py).
 
 A region runs on random tensors of the sizes that come, forward and backward: fused, and as the
 inner compiler makes it of PyTorch's operations. If the results differ, it takes forever. Both times
