@@ -24,7 +24,8 @@ namespace {
 // computed in fp32 or better. The float64 results between the roundings are exact.
 class StepByStep {
  public:
-  StepByStep(const AttentionCase& c, const Numbers& numbers) : c_(c), in_(numbers) {}
+  StepByStep(const AttentionCase& c, const Numbers& numbers)
+      : c_(c), in_(numbers), q_(numbers.at("q")), k_(numbers.at("k")), v_(numbers.at("v")) {}
 
   Numbers forward() {
     Numbers out{{"y", zeros(c_.heads * c_.value_dim)}};
@@ -85,14 +86,14 @@ class StepByStep {
     return read_element(c_.type, bytes, 0);
   }
   double q(int64_t row, int64_t head, int64_t d) const {
-    return in_.at("q")[(row * c_.heads + head) * c_.head_dim + d];
+    return q_[(row * c_.heads + head) * c_.head_dim + d];
   }
   int64_t kv_head(int64_t head) const { return head / (c_.heads / c_.kv_heads); }
   double k(int64_t row, int64_t head, int64_t d) const {
-    return in_.at("k")[(row * c_.kv_heads + kv_head(head)) * c_.head_dim + d];
+    return k_[(row * c_.kv_heads + kv_head(head)) * c_.head_dim + d];
   }
   double v(int64_t row, int64_t head, int64_t d) const {
-    return in_.at("v")[(row * c_.kv_heads + kv_head(head)) * c_.value_dim + d];
+    return v_[(row * c_.kv_heads + kv_head(head)) * c_.value_dim + d];
   }
   double scaled(int64_t row, int64_t head, int64_t key) const {
     double dot = 0;
@@ -143,6 +144,7 @@ class StepByStep {
 
   const AttentionCase& c_;
   const Numbers& in_;
+  const std::vector<double>&q_, &k_, &v_;
 };
 
 std::string text(const AttentionCase& c) {

@@ -6,6 +6,11 @@ target_include_directories(gpu_test PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(gpu_test PRIVATE CODA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 set(nvrtc_environment "VIRTUAL_ENV=${PROJECT_SOURCE_DIR}/.venv")
 set(discover_arguments PROPERTIES ENVIRONMENT "${nvrtc_environment}")
+# These tests run the same kernels, which one process compiles once. The longest test starts first.
+set(filter TEST_FILTER "-AttentionOnHost.*")
+add_test(NAME AttentionOnHost COMMAND gpu_test --gtest_brief=1 --gtest_filter=AttentionOnHost.*)
+set_tests_properties(AttentionOnHost PROPERTIES
+  ENVIRONMENT "${nvrtc_environment}" COST 100 TIMEOUT 900)
 
 target_link_libraries(gpu_test PRIVATE hopper_table_variants)
 

@@ -58,7 +58,8 @@ struct HostCta {
   HostBarrier block;
   HostBarrier warps[kMostHostThreads / 32];
   HostBarrier named[16];  // named_barrier.cuh
-  u64 slots[kMostHostThreads];
+  u64 slots[2][kMostHostThreads];
+  u32 exchanges[kMostHostThreads];
 };
 inline HostCta host_ctas[kMostHostCtas];
 inline HostBarrier host_cluster;
@@ -79,19 +80,20 @@ inline void synchronize_warp() {
   host_cta().warps[warp].wait(last < 32 ? last : 32);
 }
 
-// Calls use(values by lane) when all lanes of the warp have given theirs.
+// Calls use(values by lane) when all lanes of the warp have given theirs. Exchanges alternate
+// between two sets of slots: a lane writes into a set again only when all lanes have given their
+// values of the exchange between, and thus have read this set.
 template <class T, class Use>
 auto with_lanes(T value, Use use) {
   static_assert(sizeof(T) <= 8);
-  std::memcpy(&host_cta().slots[thread_index()], &value, sizeof(T));
+  u64* const slots = host_cta().slots[host_cta().exchanges[thread_index()]++ % 2];
+  std::memcpy(&slots[thread_index()], &value, sizeof(T));
   synchronize_warp();
-  const auto result = use([](u32 lane) {
+  return use([first = &slots[thread_index() / 32 * 32]](u32 lane) {
     T of_lane;
-    std::memcpy(&of_lane, &host_cta().slots[thread_index() / 32 * 32 + lane % 32], sizeof(T));
+    std::memcpy(&of_lane, &first[lane % 32], sizeof(T));
     return of_lane;
   });
-  synchronize_warp();
-  return result;
 }
 template <class T>
 T value_of_lane(T value, u32 lane) {

@@ -21,6 +21,7 @@ void move_matrices(SharedAddress address, Move move) {
     }
     return 0;
   });
+  synchronize_warp();  // one instruction moves the matrices of all lanes
 }
 inline void load_matrices(u32 (&fragment)[4], SharedAddress address) {
   move_matrices(address,

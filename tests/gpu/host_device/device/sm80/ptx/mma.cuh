@@ -23,6 +23,7 @@ inline void load_matrices_transposed(u32 (&fragment)[4], SharedAddress address) 
     }
     return 0;
   });
+  synchronize_warp();  // one instruction moves the matrices of all lanes
 }
 
 // The elements of a register, by increasing address.
@@ -35,37 +36,37 @@ void unpack_word(u32 word, float* to) {
   }
 }
 
+// What the lanes of a warp have put together: A by rows, B by columns.
+template <u32 kDepth>
+struct HostOperands {
+  float a[16][kDepth];
+  float b[8][kDepth];
+};
+
 // mma.m16n8k16 and, with 8-bit elements, m16n8k32: lane l holds rows l / 4 and l / 4 + 8 of A and
 // column l / 4 of B, of each the elements in bytes 4 (l % 4) to 4 (l % 4) + 3 along K, and in those
-// 16 bytes further.
+// 16 bytes further. Products alternate between two sets of operands, as exchanges do (lanes.cuh).
 template <Element kA, Element kB>
 void multiply_add(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   constexpr u32 kWord = 4 / bytes_of(kA);  // elements of a register
   constexpr u32 kDepth = 8 * kWord;
-  const u32 lane = thread_index() % 32;
-  const auto pair = [](u32 low, u32 high) { return static_cast<u64>(high) << 32 | low; };
-  float row[2][kDepth];
-  float column[2][kDepth];
-  const auto put = [](auto unpacked, float (&to)[kDepth], u64 words, u32 quad) {
-    for (u32 half = 0; half < 2; ++half)
-      unpacked(static_cast<u32>(words >> 32 * half), &to[(4 * half + quad) * kWord]);
-  };
-  for (u32 side = 0; side < 2; ++side) {
-    with_lanes(pair(a[side], a[2 + side]), [&](auto of_lane) {
-      for (u32 quad = 0; quad < 4; ++quad)
-        put(unpack_word<kA>, row[side], of_lane(lane / 4 * 4 + quad), quad);
-      return 0;
-    });
+  static HostOperands<kDepth> of_warps[kMostHostThreads / 32][2];
+  static u32 products[kMostHostThreads];
+  const u32 thread = thread_index();
+  const u32 row = thread % 32 / 4;
+  const u32 quad = thread % 4;
+  HostOperands<kDepth>& operands = of_warps[thread / 32][products[thread]++ % 2];
+  for (u32 half = 0; half < 2; ++half) {
+    const u32 k = (4 * half + quad) * kWord;
+    for (u32 side = 0; side < 2; ++side)
+      unpack_word<kA>(a[2 * half + side], &operands.a[row + 8 * side][k]);
+    unpack_word<kB>(half == 0 ? b0 : b1, &operands.b[row][k]);
   }
-  with_lanes(pair(b0, b1), [&](auto of_lane) {
-    for (u32 i = 0; i < 2; ++i) {
-      for (u32 quad = 0; quad < 4; ++quad)
-        put(unpack_word<kB>, column[i], of_lane((lane % 4 * 2 + i) * 4 + quad), quad);
-    }
-    return 0;
-  });
+  synchronize_warp();
   for (u32 i = 0; i < 4; ++i) {
-    for (u32 k = 0; k < kDepth; ++k) d[i] += row[i / 2][k] * column[i % 2][k];
+    const float* const of_row = operands.a[row + i / 2 * 8];
+    const float* const of_column = operands.b[2 * quad + i % 2];
+    for (u32 k = 0; k < kDepth; ++k) d[i] += of_row[k] * of_column[k];
   }
 }
 

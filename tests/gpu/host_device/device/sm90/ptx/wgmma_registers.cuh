@@ -8,7 +8,7 @@ namespace coda::device {
 
 template <u32 kN, Element kElement>
 void wgmma_of_registers(float (&d)[kN / 2], const u32 (&a)[4], u64 b) {
-  host_products().back().push_back([d = &d[0], a = &a[0], b] {
+  host_products().back().push_back([d = &d[0], a = &a[0], b](u32 number) {
     const u32 lane = thread_index() % kWarpSize;
     float left[2][kWgmmaK];
     for (u32 i = 0; i < 4; ++i) {  // rows alternate, columns follow
@@ -20,7 +20,7 @@ void wgmma_of_registers(float (&d)[kN / 2], const u32 (&a)[4], u64 b) {
         return 0;
       });
     }
-    add_host_product<kN, kElement, Major::outer>(d, left, b);
+    add_host_product<kN>(d, left, host_right<kN, kElement, Major::outer>(number, b));
   });
 }
 
