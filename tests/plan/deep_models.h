@@ -22,6 +22,17 @@ inline const LlamaSizes kDeepSizes{.hidden = 1024,
                                    .vocab = 32768,
                                    .sequence = 1024};
 
+inline std::string name_of(Residual kind) {
+  switch (kind) {
+    case Residual::pre_norm: return "pre_norm";
+    case Residual::sandwich: return "sandwich";
+    case Residual::post_norm: return "post_norm";
+    case Residual::parallel: return "parallel";
+    case Residual::gpt2: return "gpt2";
+  }
+  return "";
+}
+
 inline void deep_model(Block& b, Residual kind, int layers, const LlamaSizes& s = {}) {
   const Value ids = b.graph.table("ids", {"M", 1}, DType::i32);
   const Value targets = b.graph.table("targets", {"M", 1}, DType::i32);

@@ -97,7 +97,8 @@ TEST_P(HostCopies, HaveTheTimeOfALayerAndTwoTensorsAreThereAtATime) {
 
 INSTANTIATE_TEST_SUITE_P(Models, HostCopies,
                          testing::Values(Residual::pre_norm, Residual::sandwich,
-                                         Residual::post_norm, Residual::parallel, Residual::gpt2));
+                                         Residual::post_norm, Residual::parallel, Residual::gpt2),
+                         [](const auto& info) { return name_of(info.param); });
 
 TEST(HostCopiesOfNone, OfTwoRecomputedLayersNothingMovesAndTheNotesSaySo) {
   Block b;

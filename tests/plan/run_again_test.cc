@@ -46,17 +46,6 @@ double flops(const Planned& p, const std::vector<PlanStep>& phase) {
   return sum;
 }
 
-std::string name_of(Residual kind) {
-  switch (kind) {
-    case Residual::pre_norm: return "pre_norm";
-    case Residual::sandwich: return "sandwich";
-    case Residual::post_norm: return "post_norm";
-    case Residual::parallel: return "parallel";
-    case Residual::gpt2: return "gpt2";
-  }
-  return "";
-}
-
 class RunAgain : public testing::TestWithParam<Residual> {};
 
 // In float64, with what each program may see and nothing else; with logits whole and in chunks.
