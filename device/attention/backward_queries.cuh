@@ -7,12 +7,11 @@
 
 #include "device/attention/head_rows.cuh"
 #include "device/attention/scores.cuh"
+#include "device/attention/sinks.cuh"
 #include "device/ptx/global_memory.cuh"
 #include "device/ptx/launch_memory.cuh"
 
 namespace coda::device::attention {
-
-inline constexpr u32 kFloatBytes = 4;
 
 // The log-sum-exp of each query as an exponent of 2, then the sum of dy * y for each query. Each is
 // fp32 [sequences, heads, tokens], with the tokens rounded up to whole blocks.
@@ -30,6 +29,9 @@ struct Statistics {
   __device__ __forceinline__ u64 at(const AttentionSizes& sizes, u32 sequence, u32 head,
                                     u32 token) const {
     return (static_cast<u64>(sequence) * sizes.heads + head) * padded + token;
+  }
+  __device__ __forceinline__ QueryNumbers numbers() const {
+    return {data, data + apart * kFloatBytes, padded};
   }
 };
 

@@ -80,7 +80,7 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
   }
 
   float inverse[kTiles.warp_rows / 8], log_sums[kTiles.warp_rows / 8];
-  softmax.finish(inverse, log_sums, form.unit);
+  softmax.template finish<kHead.sinks>(inverse, log_sums, form.unit, sink_of<kHead>(sizes, head));
   store_log_sums(lse, lse_stride, sizes, sequence, head, first_query, log_sums);
   store_rows<kHead.element>(TokenRows<kHead.value_dim>(y, sequence, sizes.sequence, head),
                             first_query, 0, output, [&](u32 row) { return inverse[row]; });

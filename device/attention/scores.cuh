@@ -5,6 +5,8 @@
 
 #include "device/attention/fragments.cuh"
 #include "device/attention/sizes.cuh"
+#include "device/attention/tiles.cuh"
+#include "device/element.cuh"
 #include "device/values/math.cuh"
 
 namespace coda::device::attention {
@@ -38,6 +40,12 @@ struct ScoreForm {
     return fmaf(-tangent_value, tangent_value, 1.0f);
   }
 };
+
+// The score of a head's sink; without sinks, nothing is read.
+template <HeadShape kHead>
+__device__ __forceinline__ float sink_of(const AttentionSizes& sizes, u32 head) {
+  return kHead.sinks ? load_element<Element::f32>(sizes.sinks, head) : 0.0f;
+}
 
 // Replaces dot products by values, and by -infinity where a query does not see a key. `span_of`
 // gives the tokens that a thread's row sees, or that see it; `first` is the token of the first

@@ -93,14 +93,24 @@ struct OnlineSoftmax {
   }
 
   // After the last block: the factor that normalises each output row, and each row's log-sum-exp.
-  // A value (ScoreForm) times `unit` is a score.
+  // A value (ScoreForm) times `unit` is a score. With kSink, `sink` is one more score of each row.
+  template <bool kSink>
   __device__ __forceinline__ void finish(float (&inverse)[kOwnRows], float (&lse)[kOwnRows],
-                                         float unit) const {
+                                         float unit, float sink) const {
 #pragma unroll
     for (u32 row = 0; row < kOwnRows; ++row) {
       const float sum = sum_of_quad(total[row]);
-      inverse[row] = sum == 0 ? 0.0f : 1.0f / sum;
-      lse[row] = fmaf(top[row], unit, logf(sum));
+      if (kSink && sink != -kInfinity) {
+        const float score = top[row] * unit;
+        const float largest = fmaxf(score, sink);
+        const float factor = power_of_two((score - largest) * kLog2E);
+        const float all = fmaf(sum, factor, power_of_two((sink - largest) * kLog2E));
+        inverse[row] = factor / all;
+        lse[row] = largest + logf(all);
+      } else {
+        inverse[row] = sum == 0 ? 0.0f : 1.0f / sum;
+        lse[row] = fmaf(top[row], unit, logf(sum));
+      }
     }
   }
 };

@@ -19,6 +19,7 @@ inline constexpr u32 kMostAccumulators = 192;  // of a thread
 inline constexpr u32 kMostHeadDim = 256;
 // The statistics of a backward are stored for a multiple of this many tokens of each sequence.
 inline constexpr u32 kStatisticsBlock = 64;
+inline constexpr u32 kSinkThreads = 1024;  // of the kernel that computes the gradient of sinks
 
 // What the text of a kernel depends on.
 struct HeadShape {
@@ -27,6 +28,7 @@ struct HeadShape {
   u32 value_dim = 64;  // of values and outputs
   bool capped = false;
   bool packed = false;  // with documents (AttentionSizes)
+  bool sinks = false;   // with sinks (AttentionSizes); the backward does not depend on it
 
   // attention_backward_keys accumulates this share of the columns in each CTA, because the
   // accumulators of larger heads do not fit. Each part computes all scores.

@@ -123,6 +123,10 @@ __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, H
   float query[kDimsPerLane<kDim>];
   load_head<kStored, kDim>(q, row, head, query);
   RunningSoftmax<kValueDim> softmax;
+  if (sizes.sinks != 0) {
+    softmax.top = load_element<Element::f32>(sizes.sinks, head);
+    softmax.total = softmax.top == -kInfinity ? 0.0f : 1.0f;
+  }
   for (u32 j = keys.first; j < keys.last; ++j) {
     float key[kDimsPerLane<kDim>];
     float value[kDimsPerLane<kValueDim>];
@@ -160,10 +164,11 @@ __device__ __forceinline__ float load_lse(const AttentionBackward& in, u32 row, 
   return load_element<Element::f32>(in.lse, static_cast<u64>(row) * in.lse_stride + head);
 }
 
-// One warp per query row of a head: dq = sum over keys of ds k.
+// One warp per query row of a head: dq = sum over keys of ds k. With sinks, it also writes the
+// row's numbers for attention::sink_gradient() to `numbers`, with as many tokens as a sequence has.
 template <Element kStored, u32 kDim, u32 kValueDim>
-__device__ __forceinline__ void attention_backward_queries(const AttentionBackward& in,
-                                                           HeadRows dq) {
+__device__ __forceinline__ void attention_backward_queries(const AttentionBackward& in, HeadRows dq,
+                                                           u64 numbers) {
   const AttentionSizes& sizes = in.sizes;
   const u32 warp = (block_index() * block_threads() + thread_index()) / kWarpSize;
   const u32 row = warp / sizes.heads;
@@ -177,6 +182,13 @@ __device__ __forceinline__ void attention_backward_queries(const AttentionBackwa
   load_head<kStored, kValueDim>(in.dy, row, head, dy);
   const float lse = load_lse(in, row, head);
   const float dy_y = dot(dy, y);
+  if (sizes.sinks != 0 && thread_index() % kWarpSize == 0) {
+    const u32 sequence = row / sizes.sequence;
+    const u64 place = static_cast<u64>(sequence) * sizes.sequence * (sizes.heads - 1) +
+                      static_cast<u64>(head) * sizes.sequence + row;
+    store_element<Element::f32>(numbers, place, lse == -kInfinity ? kInfinity : lse * kLog2E);
+    store_element<Element::f32>(numbers, static_cast<u64>(sizes.rows) * sizes.heads + place, dy_y);
+  }
   float sum[kDimsPerLane<kDim>] = {};
   for (u32 j = keys.first; j < keys.last; ++j) {
     float key[kDimsPerLane<kDim>], value[kDimsPerLane<kValueDim>];

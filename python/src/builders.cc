@@ -164,7 +164,7 @@ void bind_builders(nb::module_& module) {
       [](const GraphValue& q, const GraphValue& k, const GraphValue& v, const PythonDim& sequence,
          int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t value_dim, bool causal,
          int64_t window, std::optional<double> scale, double soft_cap,
-         const std::optional<GraphValue>& documents) {
+         const std::optional<GraphValue>& documents, const std::optional<GraphValue>& sinks) {
         const AttentionOptions options{.heads = heads,
                                        .kv_heads = kv_heads,
                                        .head_dim = head_dim,
@@ -174,19 +174,21 @@ void bind_builders(nb::module_& module) {
                                        .window = window,
                                        .scale = scale,
                                        .soft_cap = soft_cap,
-                                       .documents = documents ? documents->value() : Value{}};
+                                       .documents = documents ? documents->value() : Value{},
+                                       .sinks = sinks ? sinks->value() : Value{}};
         return GraphValue{q.graph, attention(q.value(), k.value(), v.value(), options).id};
       },
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("sequence"), nb::arg("heads"),
       nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("value_dim") = 0, nb::arg("causal") = true,
       nb::arg("window") = 0, nb::arg("scale") = nb::none(), nb::arg("soft_cap") = 0.0,
-      nb::arg("documents") = nb::none(),
+      nb::arg("documents") = nb::none(), nb::arg("sinks") = nb::none(),
       "softmax(scores)·v over sequences of `sequence` rows: q [M, heads * head_dim], "
       "k [M, kv_heads * head_dim], v [M, kv_heads * value_dim] -> [M, heads * value_dim]. A score "
       "is q·k times `scale` (default: head_dim ** -0.5), then soft_cap * tanh(score / soft_cap) if "
       "soft_cap is not 0. causal: row i sees rows j <= i, and with a window only j > i - window. "
       "documents: i32 [M, 2], row i sees only rows from documents[i, 0] to in front of "
-      "documents[i, 1] of its sequence; both ascend.");
+      "documents[i, 1] of its sequence; both ascend. sinks: f32 [1, heads], one more score of each "
+      "row in softmax, without a value.");
   module.def(
       "cross_entropy",
       [](const GraphValue& logits, const GraphValue& targets, int64_t ignore_index,

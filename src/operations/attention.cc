@@ -12,7 +12,7 @@
 namespace coda {
 namespace {
 
-constexpr size_t kOperands = 3, kBackwardOperands = 6;  // without documents
+constexpr size_t kOperands = 3, kBackwardOperands = 6;  // without optional ones
 
 std::vector<OperationResult> results(const OperationSettings& settings,
                                      const std::vector<Shape>& in) {
@@ -26,12 +26,15 @@ std::vector<OperationResult> results(const OperationSettings& settings,
   must_be("q", in[0], {rows, a.heads * a.head_dim});
   must_be("k", in[1], {rows, a.kv_heads * a.head_dim});
   must_be("v", in[2], {rows, a.kv_heads * a.value_dim});
-  if (a.has_documents) must_be("documents", in.back(), {rows, 2});
+  if (a.has_documents) must_be("documents", in[a.documents(in.size())], {rows, 2});
+  if (a.has_sinks) must_be("sinks", in[a.sinks(in.size())], {1, a.heads});
   if (in.size() < kBackwardOperands) return {{y}, {{rows, a.heads}, true}};
   must_be("y", in[3], y);
   must_be("lse", in[4], {rows, a.heads});
   must_be("dy", in[5], y);
-  return {{in[0]}, {in[1]}, {in[2]}};
+  std::vector<OperationResult> gradients{{in[0]}, {in[1]}, {in[2]}};
+  if (a.has_sinks) gradients.push_back({{1, a.heads}, true});
+  return gradients;
 }
 
 std::vector<Value> adjoint(const OperationSettings& settings, const std::vector<Value>& in,
@@ -40,18 +43,20 @@ std::vector<Value> adjoint(const OperationSettings& settings, const std::vector<
           "attention: its log-sum-exp is not differentiable; use the output only");
   std::vector<Value> operands{in[0], in[1], in[2], results[0], results[1], gradients[0]};
   operands.insert(operands.end(), in.begin() + kOperands, in.end());
-  std::vector<Value> made =
+  const std::vector<Value> made =
       opaque_call("attention_backward", operands, settings.attributes, settings.sizes);
-  made.resize(in.size());  // documents have no gradient
-  return made;
+  std::vector<Value> of_operands(made.begin(), made.begin() + kOperands);
+  of_operands.resize(in.size());  // documents have no gradient
+  if (made.size() > kOperands) of_operands.back() = made.back();
+  return of_operands;
 }
 
 Operation common() {
   Operation operation;
-  operation.attributes = {{"heads", {}},      {"kv_heads", {}}, {"head_dim", {}},
-                          {"value_dim", 0.0}, {"scale", {}},    {"soft_cap", 0.0},
-                          {"causal", {}},     {"window", 0.0},  {"documents", 0.0}};
-  operation.optional_operands = {"documents"};
+  operation.attributes = {
+      {"heads", {}},     {"kv_heads", {}}, {"head_dim", {}}, {"value_dim", 0.0}, {"scale", {}},
+      {"soft_cap", 0.0}, {"causal", {}},   {"window", 0.0},  {"documents", 0.0}, {"sinks", 0.0}};
+  operation.optional_operands = {"documents", "sinks"};
   operation.sizes = {"sequence"};
   operation.results = results;
   return operation;
@@ -71,6 +76,7 @@ AttentionShape attention_shape(const OperationSettings& settings, const Dim& row
   shape.causal = settings.attribute("causal") != 0;
   shape.window = settings.count("window", 0);
   shape.has_documents = settings.attribute("documents") != 0;
+  shape.has_sinks = settings.attribute("sinks") != 0;
   require(shape.heads % shape.kv_heads == 0,
           std::to_string(shape.heads) + " heads are no multiple of " +
               std::to_string(shape.kv_heads) + " key-value heads");
@@ -130,8 +136,9 @@ Operation attention_backward_operation() {
 Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where where) {
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(o.head_dim)));
   std::vector<Value> operands{q, k, v};
-  const bool has_documents = o.documents.graph != nullptr;
+  const bool has_documents = o.documents.graph != nullptr, has_sinks = o.sinks.graph != nullptr;
   if (has_documents) operands.push_back(o.documents);
+  if (has_sinks) operands.push_back(o.sinks);
   return opaque_call("attention", operands,
                      {{"heads", static_cast<double>(o.heads)},
                       {"kv_heads", static_cast<double>(o.kv_heads)},
@@ -142,7 +149,8 @@ Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where wher
                       {"soft_cap", o.soft_cap},
                       {"causal", o.causal ? 1.0 : 0.0},
                       {"window", static_cast<double>(o.window)},
-                      {"documents", has_documents ? 1.0 : 0.0}},
+                      {"documents", has_documents ? 1.0 : 0.0},
+                      {"sinks", has_sinks ? 1.0 : 0.0}},
                      {{"sequence", o.sequence}}, where)[0];
 }
 

@@ -24,8 +24,16 @@ struct AttentionShape {
   bool causal = true;          // token i sees tokens j <= i
   int64_t window = 0;          // and of those j > i - window; 0: all
   bool has_documents = false;  // a token sees only tokens of its document
+  bool has_sinks = false;      // a head has a score without a key, `sinks`, that softmax counts
 
   int64_t group() const { return heads / kv_heads; }
+  // The optional operands of a call with this number of operands.
+  size_t documents(size_t operands) const { return operands - (has_sinks ? 2 : 1); }
+  static size_t sinks(size_t operands) { return operands - 1; }
+  // Whether a tensor of a call is `sinks` or, of the backward, its gradient.
+  bool is_of_sinks(size_t tensor, size_t operands) const {
+    return has_sinks && (tensor == sinks(operands) || tensor == operands + 3);
+  }
 };
 
 // Tokens of one sequence, from `first` to in front of `last`.

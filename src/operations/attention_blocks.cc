@@ -282,11 +282,16 @@ void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_hea
         else
           multiply<Mask::none>(values);
       }
+      const double sink =
+          shape.has_sinks ? static_cast<const float*>(call.sinks.data)[head] : -HUGE_VAL;
       for (size_t r = 0; r < rows; ++r) {
         float* lse = static_cast<float*>(call.lse.data) + (row0 + r) * call.lse.row_stride + head;
-        *lse = static_cast<float>(w.row_max[r] * std::numbers::ln2 +
-                                  std::log(static_cast<double>(w.row_sum[r])));
-        w.rescale[r] = w.row_sum[r] == 0 ? 0.0f : 1.0f / w.row_sum[r];
+        const double top = w.row_max[r] * std::numbers::ln2, largest = std::max(top, sink);
+        const double factor = largest == top ? 1 : std::exp(top - largest);
+        const double sum =
+            w.row_sum[r] * factor + (sink == -HUGE_VAL ? 0 : std::exp(sink - largest));
+        *lse = static_cast<float>(largest + std::log(sum));
+        w.rescale[r] = sum == 0 ? 0.0f : static_cast<float>(factor / sum);
       }
       unpack_rows(w.out, value_padded, w.rescale, 1.0f, call.y, row0, rows, head * value_dim,
                   value_dim);
@@ -315,6 +320,16 @@ void load_queries(const AttentionBackward& call, size_t row0, size_t rows, size_
     w.log_sum[r] = saw_none ? HUGE_VALF : static_cast<float>(log_sum);
     w.log_sum_low[r] = saw_none ? 0.0f : static_cast<float>(log_sum - w.log_sum[r]);
   }
+}
+
+// -sum over the block's queries of p dy·y, where p is the probability of the head's sink.
+double sink_gradient(const AttentionBackward& call, size_t rows, size_t head,
+                     const AttentionArrays& w) {
+  const double sink = static_cast<const float*>(call.sinks.data)[head] * std::numbers::log2e;
+  double sum = 0;
+  for (size_t r = 0; r < rows; ++r)
+    sum -= std::exp2(sink - w.log_sum[r] - w.log_sum_low[r]) * w.delta[r];
+  return sum;
 }
 
 void backward_task(const AttentionBackward& call, const AttentionBackwardTask& task,
@@ -346,6 +361,10 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
       while (begin < first) begin += step;
       if (begin >= end) continue;
       load_queries(call, row0, rows, head, w);
+      if (shape.has_sinks && task.want_dq) {
+        call.sink_gradients[(task.sequence * blocks + i) * shape.heads + head] =
+            sink_gradient(call, rows, head, w);
+      }
       for (size_t j = begin; j < end; j += step) {
         const Seen seen = seen_of(spans, i, j);
         const size_t keys = seen.keys, at = w.keys_at(j), value_at = w.values_at(j);

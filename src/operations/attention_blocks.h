@@ -26,7 +26,8 @@ struct AttentionForward {
   std::vector<TokenRange> documents;  // of each row
   TensorView q, k, v;                 // [sequences * tokens, heads of a row], f32, bf16 or f16
   TensorView y;
-  TensorView lse;  // f32 [sequences * tokens, heads]: log of the sum of exp(score)
+  TensorView lse;    // f32 [sequences * tokens, heads]: log of the sum of exp(score)
+  TensorView sinks;  // f32 [1, heads], if the shape has them
 };
 
 struct AttentionBackward {
@@ -34,6 +35,10 @@ struct AttentionBackward {
   std::vector<TokenRange> documents;
   TensorView q, k, v, y, lse, dy;
   TensorView dq, dk, dv;
+  // With sinks: their gradient from each block of queries, [sequences * blocks][heads]. A task
+  // with want_dq writes those of its queries that see a key.
+  TensorView sinks;
+  double* sink_gradients = nullptr;
 };
 
 // Blocks first, first + step, ... of a sequence.

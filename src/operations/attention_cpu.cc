@@ -23,9 +23,9 @@ namespace {
 AttentionShape checked_shape(const OperationCall& call, size_t lse) {
   const AttentionShape shape = attention_shape(call.settings, call.tensors[0].rows);
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    if (shape.has_documents && i == call.operands - 1)
+    if (shape.has_documents && i == shape.documents(call.operands))
       call.check_type(i, {DType::i32});
-    else if (i == lse)
+    else if (i == lse || shape.is_of_sinks(i, call.operands))
       call.check_type(i, {DType::f32});
     else
       call.check_type(i, {DType::f32, DType::bf16, DType::f16});
@@ -73,6 +73,7 @@ class ForwardKernel {
     const std::span<const TensorView> results = t.last(2);
     call_.q = t[0], call_.k = t[1], call_.v = t[2], call_.y = results[0], call_.lse = results[1];
     if (call_.shape.has_documents) call_.documents = documents_of(call_.shape, t[3]);
+    if (call_.shape.has_sinks) call_.sinks = t[call_.shape.sinks(t.size() - 2)];
     const int64_t heads = call_.shape.kv_heads, tasks = call_.shape.sequences * heads * parts_;
 #pragma omp parallel for num_threads(threads_) schedule(dynamic, 1)
     for (int64_t task = 0; task < tasks; ++task) {
@@ -119,12 +120,24 @@ class BackwardKernel {
   void run(std::span<const TensorView> t) {
     call_.q = t[0], call_.k = t[1], call_.v = t[2], call_.y = t[3], call_.lse = t[4],
     call_.dy = t[5];
-    const std::span<const TensorView> results = t.last(3);
+    const std::span<const TensorView> results = t.last(call_.shape.has_sinks ? 4 : 3);
     call_.dq = results[0], call_.dk = results[1], call_.dv = results[2];
     if (call_.shape.has_documents) call_.documents = documents_of(call_.shape, t[6]);
+    if (call_.shape.has_sinks) call_.sinks = t[call_.shape.sinks(t.size() - 4)];
+    std::vector<double> sink_gradients(
+        call_.shape.has_sinks ? call_.shape.sequences * blocks_of(call_.shape) * call_.shape.heads
+                              : 0);
+    call_.sink_gradients = sink_gradients.data();
 #pragma omp parallel for num_threads(threads_) schedule(dynamic, 1)
     for (const AttentionBackwardTask& task : tasks_)
       attention_backward(call_, task, scratch_.of(omp_get_thread_num()));
+    if (!call_.shape.has_sinks) return;
+    for (int64_t head = 0; head < call_.shape.heads; ++head) {
+      double sum = 0;
+      for (size_t i = head; i < sink_gradients.size(); i += call_.shape.heads)
+        sum += sink_gradients[i];
+      static_cast<float*>(results[3].data)[head] = static_cast<float>(sum);
+    }
   }
 
  private:

@@ -46,7 +46,10 @@ struct Call {
   std::string sizes_text() const {
     return "  const AttentionSizes sizes{n(0), n(1), n(2), n(3), n(4), n(5),\n      "
            "__builtin_bit_cast(float, n(6)), __builtin_bit_cast(float, n(7))" +
-           (shape.has_documents ? ", " + head_rows(operands - 1) : "") + "};\n";
+           (shape.has_documents ? ", " + head_rows(shape.documents(operands))
+            : shape.has_sinks   ? ", {}"
+                                : "") +
+           (shape.has_sinks ? ", p(" + std::to_string(shape.sinks(operands)) + ")" : "") + "};\n";
   }
 
   // A warp for each row of `heads` heads.
@@ -64,7 +67,8 @@ struct Call {
             .dim = static_cast<uint32_t>(shape.head_dim),
             .value_dim = static_cast<uint32_t>(shape.value_dim),
             .capped = shape.soft_cap != 0,
-            .packed = shape.has_documents};
+            .packed = shape.has_documents,
+            .sinks = shape.has_sinks};
   }
   // The text in front of a kernel of this file under device/.
   std::string tensor_core_code(const std::string& file) const {
@@ -74,7 +78,20 @@ struct Call {
            std::string(name_of(dtype)) + ", .dim = " + std::to_string(shape.head_dim) +
            ", .value_dim = " + std::to_string(shape.value_dim) +
            ", .capped = " + (shape.soft_cap != 0 ? "true" : "false") +
-           (shape.has_documents ? ", .packed = true" : "") + "};\n";
+           (shape.has_documents ? ", .packed = true" : "") +
+           (shape.has_sinks ? ", .sinks = true" : "") + "};\n";
+  }
+  // The kernel of device/attention/sinks.cuh. `numbers` is the text of its QueryNumbers.
+  GpuKernel sinks_kernel(const std::string& code, const std::string& numbers_text,
+                         size_t gradient) const {
+    return {.name = "attention_backward_sinks",
+            .code = "#include \"device/attention/sinks.cuh\"\n" + code,
+            .body = sizes_text() + "  attention::sink_gradient(sizes, " + numbers_text + ", p(" +
+                    std::to_string(gradient) + "));\n",
+            .numbers = numbers,
+            .grid = static_cast<uint32_t>(shape.heads),
+            .threads = tensor_cores::kSinkThreads,
+            .shared_bytes = tensor_cores::kSinkThreads * 4};
   }
   // A kernel of device/attention/`function`.cuh. Its grid has one CTA for each head, sequence and
   // block of `block` tokens; `heads` is the number of query heads, or of key-value heads.
@@ -148,14 +165,23 @@ std::vector<GpuKernel> hopper_backward(const OperationCall& call, const Call& c)
   // As many heads as CTAs can run at a time.
   main.numbers.push_back(
       size(std::max(int64_t{1}, (call.multiprocessors + key_blocks / 2) / key_blocks)));
-  return {kernel("attention_backward_begin", "backward_rows.cuh",
-                 operands_of_backward() + "  attention::sm90::begin_backward<kHead>(in, " +
-                     scratch_data + ", " + head_rows(dq) + ");\n",
-                 key_blocks * (kBackwardKeys / kRowsTokens) * shape.heads, kRowsThreads),
-          main};
+  std::vector<GpuKernel> kernels{
+      kernel("attention_backward_begin", "backward_rows.cuh",
+             operands_of_backward() + "  attention::sm90::begin_backward<kHead>(in, " +
+                 scratch_data + ", " + head_rows(dq) + ");\n",
+             key_blocks * (kBackwardKeys / kRowsTokens) * shape.heads, kRowsThreads),
+      main};
+  if (!shape.has_sinks) return kernels;
+  kernels.push_back(c.sinks_kernel(c.tensor_core_code("sm90/attention/backward_rows.cuh"),
+                                   "attention::sm90::RowSums(" + scratch_data +
+                                       ", attention::sm90::scratch_of<kHead>(sizes), sizes)"
+                                       ".numbers()",
+                                   dv + 1));
+  kernels.back().scratch_bytes = main.scratch_bytes;
+  return kernels;
 }
 
-// All tensors have the type of the first, but for documents and for one.
+// All tensors have the type of the first, but for documents, sinks and one.
 Call checked(const OperationCall& call, const AttentionShape& a, size_t other, DType others_type) {
   const int64_t rows = call.tensors[0].rows;
   for (int64_t dim : {a.head_dim, a.value_dim})
@@ -172,10 +198,11 @@ Call checked(const OperationCall& call, const AttentionShape& a, size_t other, D
               {number(rows), number(a.tokens), number(a.heads), number(a.kv_heads),
                a.causal ? 1U : 0U, number(a.window), bits(a.scale), bits(a.soft_cap)}};
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    const bool is_documents = a.has_documents && i == call.operands - 1;
-    call.check_type(i, {is_documents ? DType::i32
-                        : i == other ? others_type
-                                     : call.tensors[0].dtype});
+    const bool is_documents = a.has_documents && i == a.documents(call.operands);
+    call.check_type(i, {is_documents                      ? DType::i32
+                        : a.is_of_sinks(i, call.operands) ? DType::f32
+                        : i == other                      ? others_type
+                                                          : call.tensors[0].dtype});
     result.numbers.push_back(row_stride(call, i));
   }
   return result;
@@ -236,14 +263,23 @@ std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call) {
   const std::string in = operands_of_backward();
   const std::string scratch = "p(" + std::to_string(call.tensors.size()) + ")";
   if (!c.uses_tensor_cores()) {
-    return {c.row_kernel("attention_backward_queries",
-                         in + "  attention_backward_queries" + c.arguments + "(in, " +
-                             head_rows(dq) + ");\n",
-                         c.shape.heads),
-            c.row_kernel("attention_backward_keys",
-                         in + "  attention_backward_keys" + c.arguments + "(in, " + head_rows(dk) +
-                             ", " + head_rows(dv) + ");\n",
-                         c.shape.kv_heads)};
+    std::vector<GpuKernel> kernels{
+        c.row_kernel("attention_backward_queries",
+                     in + "  attention_backward_queries" + c.arguments + "(in, " + head_rows(dq) +
+                         ", " + (c.shape.has_sinks ? scratch : "0") + ");\n",
+                     c.shape.heads),
+        c.row_kernel("attention_backward_keys",
+                     in + "  attention_backward_keys" + c.arguments + "(in, " + head_rows(dk) +
+                         ", " + head_rows(dv) + ");\n",
+                     c.shape.kv_heads)};
+    if (!c.shape.has_sinks) return kernels;
+    const int64_t bytes = c.rows * c.shape.heads * 4;  // of each of a row's two numbers
+    kernels.push_back(c.sinks_kernel(
+        "using namespace coda::device;\n",
+        "{" + scratch + ", " + scratch + " + " + std::to_string(bytes) + ", sizes.sequence}",
+        dv + 1));
+    for (GpuKernel& kernel : kernels) kernel.scratch_bytes = 2 * bytes;
+    return kernels;
   }
   const tensor_cores::HeadShape head = c.head();
   if (call.gpu_target == "sm90" && tensor_cores::sm90::takes_backward(head))
@@ -260,6 +296,10 @@ std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call) {
                                head_rows(dk) + ", " + head_rows(dv) + ");\n",
                            by_key.rows(), c.shape.kv_heads * head.parts(),
                            backward_keys_bytes(head, by_key))};
+  if (c.shape.has_sinks)
+    kernels.push_back(c.sinks_kernel(c.tensor_core_code("attention/backward_queries.cuh"),
+                                     "attention::Statistics(" + scratch + ", sizes).numbers()",
+                                     dv + 1));
   for (GpuKernel& kernel : kernels) {
     kernel.scratch_bytes = 2 * c.shape.sequences * c.shape.heads *
                            round_up(c.shape.tokens, int64_t{tensor_cores::kStatisticsBlock}) * 4;

@@ -8,10 +8,10 @@
 namespace coda {
 namespace {
 
-// The rows of the keys that each row sees. `last_operand` is read if there are documents.
-std::vector<TokenRange> seen_rows(const AttentionShape& a, const Matrix& last_operand) {
+// The rows of the keys that each row sees.
+std::vector<TokenRange> seen_rows(const AttentionShape& a, const std::vector<Matrix>& in) {
   const auto end = [&](int64_t row, int64_t which) {
-    return static_cast<int64_t>(last_operand.at(row, which));
+    return static_cast<int64_t>(in[a.documents(in.size())].at(row, which));
   };
   std::vector<TokenRange> rows =
       a.has_documents ? checked_documents(a, end) : sequences_as_documents(a);
@@ -43,15 +43,16 @@ Score score_of(const AttentionShape& a, const Matrix& q, const Matrix& k, int64_
 void evaluate_attention(const OperationSettings& settings, const std::vector<Matrix>& in,
                         std::vector<Matrix>& out) {
   const AttentionShape a = attention_shape(settings, in[0].rows);
-  const std::vector<TokenRange> all_seen = seen_rows(a, in.back());
+  const std::vector<TokenRange> all_seen = seen_rows(a, in);
   for (int64_t row = 0; row < in[0].rows; ++row) {
     const TokenRange& seen = all_seen[row];
     for (int64_t head = 0; head < a.heads; ++head) {
+      const double sink = a.has_sinks ? in.back().at(0, head) : -HUGE_VAL;
       if (seen.first >= seen.last) {
-        out[1].at(row, head) = -HUGE_VAL;
+        out[1].at(row, head) = sink;
         continue;
       }
-      std::vector<double> scores;
+      std::vector<double> scores{sink};
       for (int64_t j = seen.first; j < seen.last; ++j)
         scores.push_back(score_of(a, in[0], in[1], row, head, j).value);
       const double top = *std::max_element(scores.begin(), scores.end());
@@ -61,7 +62,7 @@ void evaluate_attention(const OperationSettings& settings, const std::vector<Mat
       for (int64_t d = 0; d < a.value_dim; ++d) {
         double sum = 0;
         for (int64_t j = seen.first; j < seen.last; ++j) {
-          sum += scores[static_cast<size_t>(j - seen.first)] *
+          sum += scores[static_cast<size_t>(j - seen.first + 1)] *
                  in[2].at(j, head / a.group() * a.value_dim + d);
         }
         out[0].at(row, head * a.value_dim + d) = sum / total;
@@ -71,11 +72,11 @@ void evaluate_attention(const OperationSettings& settings, const std::vector<Mat
 }
 
 // p = exp(s - lse); dv = pᵀ dy; ds = p (dy·v - dy·y) times the score's slope; dq = ds k; dk = dsᵀ
-// q.
+// q. A sink is a key whose value is 0.
 void evaluate_attention_backward(const OperationSettings& settings, const std::vector<Matrix>& in,
                                  std::vector<Matrix>& out) {
   const AttentionShape a = attention_shape(settings, in[0].rows);
-  const std::vector<TokenRange> all_seen = seen_rows(a, in.back());
+  const std::vector<TokenRange> all_seen = seen_rows(a, in);
   for (int64_t row = 0; row < in[0].rows; ++row) {
     const TokenRange& seen = all_seen[row];
     for (int64_t head = 0; head < a.heads; ++head) {
@@ -83,6 +84,8 @@ void evaluate_attention_backward(const OperationSettings& settings, const std::v
       const int64_t y = head * a.value_dim, v = head / a.group() * a.value_dim;
       double dy_y = 0;
       for (int64_t d = 0; d < a.value_dim; ++d) dy_y += in[5].at(row, y + d) * in[3].at(row, y + d);
+      if (a.has_sinks && dy_y != 0)
+        out[3].at(0, head) -= std::exp(in.back().at(0, head) - in[4].at(row, head)) * dy_y;
       for (int64_t j = seen.first; j < seen.last; ++j) {
         const Score score = score_of(a, in[0], in[1], row, head, j);
         const double p = std::exp(score.value - in[4].at(row, head));

@@ -21,7 +21,7 @@ enum : size_t { kQ, kK, kV, kPastKeys, kPastValues, kLength, kY };
 AttentionShape shape_of(OperationSettings settings, const Dim& rows) {
   settings.sizes["sequence"] = rows;
   settings.attributes["causal"] = 1;
-  settings.attributes["documents"] = 0;
+  settings.attributes["documents"] = settings.attributes["sinks"] = 0;
   return attention_shape(settings, rows);
 }
 

@@ -34,6 +34,7 @@ struct AttentionCase {
   // Lengths of documents, which follow each other in each sequence, in each from the next on;
   // tokens behind them see nothing. Empty: no documents.
   std::vector<int64_t> documents = {};
+  bool sinks = false;
 
   int64_t value() const { return value_dim == 0 ? head_dim : value_dim; }
   // The span of a row's document in its sequence.
@@ -54,9 +55,10 @@ struct AttentionCase {
     OpaqueCall call;
     call.function = function;
     call.attributes = {
-        {"heads", heads},   {"kv_heads", kv_heads}, {"head_dim", head_dim},
-        {"scale", scale()}, {"causal", causal},     {"value_dim", value_dim},
-        {"window", window}, {"soft_cap", soft_cap}, {"documents", documents.empty() ? 0 : 1}};
+        {"heads", heads},        {"kv_heads", kv_heads}, {"head_dim", head_dim},
+        {"scale", scale()},      {"causal", causal},     {"value_dim", value_dim},
+        {"window", window},      {"soft_cap", soft_cap}, {"documents", documents.empty() ? 0 : 1},
+        {"sinks", sinks ? 1 : 0}};
     call.sizes = {{"sequence", Dim(tokens)}};
     if (function == "attention") {
       call.inputs = {"q", "k", "v"};
@@ -66,7 +68,15 @@ struct AttentionCase {
       call.outputs = {"dq", "dk", "dv"};
     }
     if (!documents.empty()) call.inputs.push_back("documents");
+    if (!sinks) return call;
+    call.inputs.push_back("sinks");
+    if (function == "attention_backward") call.outputs.push_back("dsinks");
     return call;
+  }
+  std::vector<const char*> results() const {
+    std::vector<const char*> names{"y", "lse", "dq", "dk", "dv"};
+    if (sinks) names.push_back("dsinks");
+    return names;
   }
   std::string text() const {
     return std::to_string(sequences) + " x " + std::to_string(tokens) + " tokens, heads " +
@@ -74,7 +84,7 @@ struct AttentionCase {
            std::to_string(head_dim) + (causal ? " causal " : " full ") +
            std::string(name_of(dtype)) + ", values " + std::to_string(value()) + ", window " +
            std::to_string(window) + ", cap " + std::to_string(soft_cap) + ", documents " +
-           testing::PrintToString(documents);
+           testing::PrintToString(documents) + (sinks ? ", sinks" : "");
   }
 };
 
@@ -91,6 +101,9 @@ NamedTensors make_tensors(const AttentionCase& c, DType dtype, uint64_t seed, in
   add({"y", "dy"}, c.heads * c.value());
   t.emplace("lse", OwnedTensor(dtype == DType::f64 ? dtype : DType::f32, c.rows(), c.heads, gap));
   for (const char* name : {"q", "k", "v", "dy"}) t.at(name).randomise(seed++);
+  for (const char* name : {"sinks", "dsinks"})
+    t.emplace(name, OwnedTensor(dtype == DType::f64 ? dtype : DType::f32, 1, c.heads, gap));
+  t.at("sinks").randomise(seed, 2);
   std::vector<double> spans;
   for (int64_t row = 0; row < c.rows(); ++row) {
     const auto [first, last] = c.document(row);
@@ -125,7 +138,7 @@ void run_cpu(const AttentionCase& c, NamedTensors& t, int threads = 1) {
 // From the same, already rounded inputs, in float64.
 NamedTensors run_reference(const AttentionCase& c, NamedTensors& inputs) {
   NamedTensors t = make_tensors(c, DType::f64, 0);
-  for (const char* name : {"q", "k", "v", "dy", "documents"})
+  for (const char* name : {"q", "k", "v", "dy", "documents", "sinks"})
     t.at(name).set(inputs.at(name).values());
   for (const char* function : {"attention", "attention_backward"})
     run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
@@ -143,16 +156,17 @@ void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
                                    : x;
   };
   const std::vector<double> q = t.at("q").values(), k = t.at("k").values(), v = t.at("v").values(),
-                            dy = t.at("dy").values();
-  std::vector<float> y(dy.size()), dq(q.size()), dk(k.size()), dv(v.size());
+                            dy = t.at("dy").values(), sinks = t.at("sinks").values();
+  std::vector<float> y(dy.size()), dq(q.size()), dk(k.size()), dv(v.size()), dsinks(c.heads);
   std::vector<double> lse(static_cast<size_t>(c.rows() * c.heads));
   const float cap = static_cast<float>(c.soft_cap);
   for (int64_t row = 0; row < c.rows(); ++row) {
     for (int64_t head = 0; head < c.heads; ++head) {
       const int64_t start = row / c.tokens * c.tokens;
       const int64_t first = start + c.first_seen(row), seen = start + c.last_seen(row) - first;
+      const float sink = c.sinks ? static_cast<float>(sinks[head]) : -HUGE_VALF;
       if (seen <= 0) {
-        lse[row * c.heads + head] = -HUGE_VAL;
+        lse[row * c.heads + head] = sink;
         continue;
       }
       const int64_t kv_head = head / (c.heads / c.kv_heads);
@@ -164,7 +178,7 @@ void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
       const int64_t at = (row * c.heads + head) * c.head_dim;
       const int64_t out = (row * c.heads + head) * c.value();
       std::vector<float> p(seen), dp(seen), t_of(seen);
-      float top = -INFINITY, sum = 0, mean = 0;
+      float top = sink, sum = 0, mean = 0;
       for (int64_t j = 0; j < seen; ++j) {
         float s = 0;
         for (int64_t d = 0; d < c.head_dim; ++d)
@@ -177,7 +191,9 @@ void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
         top = std::max(top, p[j]);
       }
       for (float& x : p) sum += x = std::exp(x - top);
+      sum += std::exp(sink - top);
       for (float& x : p) x = stored(x / sum);
+      const float p_sink = stored(std::exp(sink - top) / sum);
       lse[row * c.heads + head] = top + std::log(sum);
       for (int64_t j = 0; j < seen; ++j) {
         for (int64_t d = 0; d < c.value(); ++d) {
@@ -188,6 +204,7 @@ void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
         dp[j] = stored(dp[j]);
         mean += p[j] * dp[j];
       }
+      dsinks[head] += stored(p_sink * (0 - mean));
       for (int64_t j = 0; j < seen; ++j) {
         float ds = stored(p[j] * (dp[j] - mean));
         if (cap != 0) ds = stored(ds * (1 - t_of[j] * t_of[j]));
@@ -202,7 +219,7 @@ void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
   auto set = [&](const char* name, const std::vector<float>& x) {
     t.at(name).set(std::vector<double>(x.begin(), x.end()));
   };
-  set("y", y), set("dq", dq), set("dk", dk), set("dv", dv);
+  set("y", y), set("dq", dq), set("dk", dk), set("dv", dv), set("dsinks", dsinks);
   t.at("lse").set(lse);
 }
 
@@ -225,7 +242,7 @@ void expect_accurate(const AttentionCase& c, int seeds) {
     run_cpu(c, t);
     run_op_by_op(c, op_by_op);
     NamedTensors truth = run_reference(c, t);
-    for (const char* name : kResults) {
+    for (const char* name : c.results()) {
       const std::vector<double> expected = truth.at(name).values();
       ours[name] += std::pow(error_of(t.at(name).values(), expected), 2);
       theirs[name] += std::pow(error_of(op_by_op.at(name).values(), expected), 2);
@@ -233,7 +250,7 @@ void expect_accurate(const AttentionCase& c, int seeds) {
   }
   // Between forward and backward stand y and lse, which op by op would not round: one unit of fp32.
   const double rounding = c.dtype == DType::f32 ? 0x1p-23 : 0;
-  for (const char* name : kResults) {
+  for (const char* name : c.results()) {
     const double error = std::sqrt(ours[name] / seeds), other = std::sqrt(theirs[name] / seeds);
     // One token: dq and dk are 0 but for rounding, on both sides.
     const bool sees_one = c.tokens == 1 || c.window == 1;
@@ -303,6 +320,43 @@ TEST(Attention, IsAsAccurateWithDocuments) {
         expect_accurate(c, 2);
         ++turn;
       }
+}
+
+TEST(Attention, IsAsAccurateWithSinks) {
+  const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  const std::vector<int64_t> documents[] = {{}, {20, 1, 109, 100}, {100, 30}};
+  int turn = 0;
+  for (int64_t tokens : {1, 5, 96, 230})
+    for (DType dtype : dtypes)
+      for (const auto& lengths : documents) {
+        AttentionCase c{2, tokens, 4, 2, 16, turn % 3 != 1, dtype};
+        c.window = c.causal && turn % 2 == 0 ? 40 : 0;
+        c.soft_cap = turn % 4 == 1 ? 0.9 : 0;
+        if (tokens == 230) c.documents = lengths;
+        c.sinks = true;
+        expect_accurate(c, tokens < 10 ? 16 : 4);
+        ++turn;
+      }
+}
+
+// A sink of minus infinity has no share: results have the same bits. One of 1000 has all.
+TEST(Attention, SinksWithoutAndWithTheWholeShare) {
+  AttentionCase c{2, 130, 2, 1, 24};
+  c.window = 40;
+  NamedTensors plain = make_tensors(c, DType::f32, 9);
+  run_cpu(c, plain);
+  c.sinks = true;
+  NamedTensors none = make_tensors(c, DType::f32, 9), all = make_tensors(c, DType::f32, 9);
+  none.at("sinks").set(-HUGE_VAL);
+  run_cpu(c, none);
+  for (const char* name : kResults)
+    EXPECT_EQ(none.at(name).bytes(), plain.at(name).bytes()) << name;
+  EXPECT_EQ(none.at("dsinks").values(), (std::vector<double>{0, 0}));
+  all.at("sinks").set(1000);
+  run_cpu(c, all);
+  for (const char* name : {"y", "dq", "dk", "dv", "dsinks"})
+    for (const double x : all.at(name).values()) ASSERT_EQ(x, 0) << name;
+  for (const double x : all.at("lse").values()) ASSERT_EQ(x, 1000);
 }
 
 // Bits of a document do not depend on the documents around it, if it begins at a block.
@@ -376,14 +430,15 @@ TEST(Attention, SameBitsForAnyNumberOfThreads) {
        {AttentionCase{1, 300, 3, 1, 64}, AttentionCase{1, 700, 2, 2, 24, false},
         AttentionCase{3, 200, 4, 2, 40}, AttentionCase{2, 290, 2, 1, 16, true, DType::bf16},
         AttentionCase{1, 500, 2, 1, 24, true, DType::f16, 40, 130, 20},
-        AttentionCase{1, 500, 2, 1, 24, false, DType::f32, 40, 0, 0, {130, 1, 200, 99}}}) {
+        AttentionCase{1, 500, 2, 1, 24, false, DType::f32, 40, 0, 0, {130, 1, 200, 99}},
+        AttentionCase{3, 500, 2, 1, 24, true, DType::f32, 40, 130, 0, {}, true}}) {
     SCOPED_TRACE(c.text());
     NamedTensors one = make_tensors(c, c.dtype, 5);
     run_cpu(c, one, 1);
     for (int threads : {2, 3, 8}) {
       NamedTensors many = make_tensors(c, c.dtype, 5);
       run_cpu(c, many, threads);
-      for (const char* name : kResults)
+      for (const char* name : c.results())
         EXPECT_EQ(one.at(name).bytes(), many.at(name).bytes()) << name << " " << threads;
     }
   }
@@ -532,6 +587,16 @@ TEST(Attention, BadCallsAreRefusedWithTheReason) {
   EXPECT_EQ(with_documents(DType::i32, 2), "accepted");
   EXPECT_THAT(with_documents(DType::f32, 2), HasSubstr("'documents' is f32; it must be i32"));
   EXPECT_THAT(with_documents(DType::i32, 1), HasSubstr("documents must be [16, 2], not [16, 1]"));
+  const auto with_sinks = [&](DType type, int64_t cols) {
+    return message([=](auto& c, auto& d) {
+      c.attributes["sinks"] = 1;
+      c.inputs.push_back("sinks");
+      d.insert(d.begin() + 3, {"sinks", {1, cols}, type});
+    });
+  };
+  EXPECT_EQ(with_sinks(DType::f32, 4), "accepted");
+  EXPECT_THAT(with_sinks(DType::bf16, 4), HasSubstr("'sinks' is bf16; it must be f32"));
+  EXPECT_THAT(with_sinks(DType::f32, 2), HasSubstr("sinks must be [1, 4], not [1, 2]"));
   EXPECT_THAT(message([](auto& c, auto& d) { c.inputs.pop_back(), d.pop_back(); }),
               HasSubstr("it has 2 inputs, not 3"));
 }

@@ -162,7 +162,8 @@ TEST_P(AttentionGraphs, AreItsDefinition) {
                          {"soft_cap", 0},
                          {"causal", c.causal ? 1 : 0},
                          {"window", c.window},
-                         {"documents", 0}};
+                         {"documents", 0},
+                         {"sinks", 0}};
   settings.sizes = {{"sequence", Dim(c.tokens)}};
   std::mt19937 random(7);
   std::normal_distribution<double> normal;
@@ -252,12 +253,14 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGraphs,
                                             ::testing::Bool()));
 
 TEST(AttentionByCudnn, SaysWhatItDoesNotTake) {
-  const auto refusal_of = [](DType dtype, double head_dim, double soft_cap, double documents = 0) {
+  const auto refusal_of = [](DType dtype, double head_dim, double soft_cap, double documents = 0,
+                             double sinks = 0) {
     OperationCall call;
     call.operation = "attention";
-    call.settings.attributes = {{"heads", 2},  {"kv_heads", 1},         {"head_dim", head_dim},
-                                {"scale", 1},  {"soft_cap", soft_cap},  {"causal", 1},
-                                {"window", 0}, {"value_dim", head_dim}, {"documents", documents}};
+    call.settings.attributes = {{"heads", 2},    {"kv_heads", 1},         {"head_dim", head_dim},
+                                {"scale", 1},    {"soft_cap", soft_cap},  {"causal", 1},
+                                {"window", 0},   {"value_dim", head_dim}, {"documents", documents},
+                                {"sinks", sinks}};
     call.settings.sizes = {{"sequence", Dim(4)}};
     call.tensors = {{"q", dtype, 8, static_cast<int64_t>(2 * head_dim), 0}};
     return why_not_cudnn(call);
@@ -267,6 +270,7 @@ TEST(AttentionByCudnn, SaysWhatItDoesNotTake) {
   EXPECT_THAT(refusal_of(DType::f32, 64, 0), HasSubstr("f32"));
   EXPECT_THAT(refusal_of(DType::bf16, 64, 30), HasSubstr("soft-cap"));
   EXPECT_THAT(refusal_of(DType::bf16, 64, 0, 1), HasSubstr("packed documents"));
+  EXPECT_THAT(refusal_of(DType::bf16, 64, 0, 0, 1), HasSubstr("sinks"));
   EXPECT_THAT(refusal_of(DType::bf16, 68, 0), HasSubstr("head of 68"));
   EXPECT_THAT(refusal_of(DType::bf16, 264, 0), HasSubstr("head of 264"));
 }

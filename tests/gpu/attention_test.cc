@@ -122,8 +122,9 @@ class StepByStep {
       for (int64_t head = 0; head < c_.heads; ++head) {
         std::vector<double> p;
         for (int64_t key = first; key < last; ++key) p.push_back(score(row, head, key));
-        const double top = *std::max_element(p.begin(), p.end());
-        double total = 0;
+        const double sink = c_.sinks ? in_.at("sinks")[head] : -HUGE_VAL;
+        const double top = std::max(sink, *std::max_element(p.begin(), p.end()));
+        double total = std::exp(sink - top);
         for (double& x : p) total += x = std::exp(x - top);
         for (double& x : p) x = rounded(x / total);
         use(row, head, p, first);
@@ -153,6 +154,7 @@ std::string text(const AttentionCase& c) {
       << c.head_dim << " and " << c.value_dim << ", causal " << c.causal << ", window " << c.window
       << ", soft-cap " << c.soft_cap << ", " << name_of(c.type);
   if (!c.documents.empty()) out << ", documents " << ::testing::PrintToString(c.documents);
+  if (c.sinks) out << ", sinks";
   return out.str();
 }
 
@@ -222,6 +224,11 @@ void expect_as_right_as_steps(const AttentionCase& c, HostRows rows) {
       const Numbers gradients = results_of_kernels(c.call(true), c.tensors(true), own, rows,
                                                    {.target = target, .multiprocessors = 3});
       of_target[target].add(gradients, exact_gradients, stepwise);
+      // So few numbers have no typical error, so they are compared with those of the same y.
+      if (c.sinks) {
+        const Numbers of_own = results_of_definition(c.call(true), c.tensors(true), own);
+        EXPECT_LT(error_of(gradients.at("dsinks"), of_own.at("dsinks")), 1e-5) << target->name;
+      }
     }
   }
   for (const auto& [target, errors] : of_target) {
@@ -280,6 +287,16 @@ const AttentionCase kDocuments[] = {
     {1, 80, 1, 1, 256, 256, true, 40, 30, DType::bf16, {64, 16}},
 };
 
+const AttentionCase kSinks[] = {
+    {2, 90, 2, 1, 64, 64, true, 0, 0, DType::bf16, {}, true},
+    {1, 210, 2, 1, 64, 64, true, 33, 0, DType::f16, {}, true},
+    {1, 135, 2, 2, 128, 128, false, 0, 20, DType::bf16, {}, true},
+    {1, 70, 2, 1, 40, 24, true, 0, 0, DType::bf16, {}, true},
+    // Tokens behind the documents see nothing but the sink.
+    {2, 150, 2, 1, 64, 64, true, 20, 5, DType::bf16, {40, 65}, true},
+    {5, 7, 3, 1, 96, 96, true, 0, 0, DType::f16, {}, true},
+};
+
 // Errors at most those of the steps in 16 bits.
 TEST(AttentionOnHost, MasksAndTails) {
   for (const AttentionCase& c : kMasksAndTails) expect_as_right_as_steps(c, kAligned);
@@ -295,6 +312,10 @@ TEST(AttentionOnHost, SoftCaps) {
 
 TEST(AttentionOnHost, Documents) {
   for (const AttentionCase& c : kDocuments) expect_as_right_as_steps(c, kAligned);
+}
+
+TEST(AttentionOnHost, Sinks) {
+  for (const AttentionCase& c : kSinks) expect_as_right_as_steps(c, kAligned);
 }
 
 TEST(AttentionOnHost, RowsOfAnyPitch) {
@@ -314,6 +335,7 @@ TEST(AttentionOnHost, RandomShapesAndOptions) {
     c.heads = c.kv_heads * upto(3);
     c.causal = random() % 4 != 0;
     c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    c.sinks = i % 4 >= 2;
     expect_as_right_as_steps(c, random() % 3 == 0 ? kAnyPitch : kAligned);
   }
 }
@@ -331,6 +353,7 @@ TEST(AttentionOnHost, RandomDocuments) {
     c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
     for (int64_t left = c.tokens; left > 0 && c.documents.size() < 6; left -= c.documents.back())
       c.documents.push_back(upto(left + 1) - 1);
+    c.sinks = i % 4 >= 2;
     expect_as_right_as_steps(c, random() % 3 == 0 ? kAnyPitch : kAligned);
   }
 }
@@ -561,9 +584,10 @@ TEST(Attention, KernelsHaveNoDefect) {
   std::map<const Target*, std::set<std::string>> texts;
   for (const auto& [dim, value_dim] :
        {std::pair{32, 32}, {64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
-    for (int option = 0; option < 4; ++option) {
+    for (int option = 0; option < 6; ++option) {
       AttentionCase c{1, 256, 4, 2, dim, value_dim, true, 0, option % 2 * 50.0, DType::bf16};
-      if (option >= 2) c.documents = {256};
+      if (option == 2 || option == 3) c.documents = {256};
+      c.sinks = option >= 4;
       if (dim == 80) c.type = DType::f16;
       for (const Target* target : {&sm90(), &sm80()})
         for (const bool backward : {false, true})

@@ -131,6 +131,7 @@ struct AttentionCase {
   // Lengths of documents, which follow each other in each sequence, in each from the next on; what
   // is behind them sees nothing. Empty: the call has no documents.
   std::vector<int64_t> documents = {};
+  bool sinks = false;
 
   std::vector<CallTensor> tensors(bool backward) const {
     const int64_t rows = sequences * tokens;
@@ -144,10 +145,13 @@ struct AttentionCase {
     std::vector<CallTensor> all{q, k, v};
     if (backward) all.insert(all.end(), {y, lse, gradient(y)});
     if (!documents.empty()) all.push_back({"documents", rows, 2, DType::i32});
-    if (backward)
-      all.insert(all.end(), {gradient(q), gradient(k), gradient(v)});
-    else
+    const CallTensor of_sinks{"sinks", 1, heads, DType::f32};
+    if (sinks) all.push_back(of_sinks);
+    if (!backward)
       all.insert(all.end(), {y, lse});
+    else
+      all.insert(all.end(), {gradient(q), gradient(k), gradient(v)});
+    if (backward && sinks) all.push_back(gradient(of_sinks));
     return all;
   }
   // Values of all tensors: random ones but for documents.
@@ -169,11 +173,12 @@ struct AttentionCase {
                      {"causal", causal},
                      {"window", window},
                      {"soft_cap", soft_cap},
-                     {"documents", documents.empty() ? 0 : 1}},
+                     {"documents", documents.empty() ? 0 : 1},
+                     {"sinks", sinks ? 1 : 0}},
                     {{"sequence", tokens}},
                     {},
                     {}};
-    const size_t operands = (backward ? 6 : 3) + (documents.empty() ? 0 : 1);
+    const size_t operands = (backward ? 6 : 3) + (documents.empty() ? 0 : 1) + (sinks ? 1 : 0);
     for (const CallTensor& t : tensors(backward))
       (call.inputs.size() < operands ? call.inputs : call.outputs).push_back(t.name);
     return call;

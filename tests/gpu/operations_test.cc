@@ -33,6 +33,8 @@ const AttentionCase kAttention[] = {
     {1, 18, 3, 1, 64, 64, true, 7, 0},
     {2, 19, 2, 1, 16, 8, true, 5, 9, DType::f32, {1, 0, 8, 7}},
     {1, 19, 2, 1, 16, 8, false, 0, 0, DType::f32, {4, 15}},
+    {2, 19, 4, 2, 16, 8, true, 5, 9, DType::f32, {}, true},
+    {2, 19, 2, 1, 16, 24, false, 0, 0, DType::f32, {4, 8}, true},
 };
 
 // In fp32; attention_test.cc has 16 bits.

@@ -317,13 +317,16 @@ TEST(Differentiate, SmoothedLabelsArePyTorchs) {
 }
 
 TEST(Differentiate, AttentionAndEmbedding) {
-  Case c;
-  c.sizes["M"] = 6;
-  const AttentionOptions options{.heads = 4, .kv_heads = 2, .head_dim = 2, .sequence = 3};
-  const Value q = c.wanted_input("q", {"M", 8});
-  const Value k = c.wanted_input("k", {"M", 4});
-  const Value v = c.wanted_input("v", {"M", 4});
-  expect_gradients(c, attention(q, k, v, options));
+  for (const bool has_sinks : {false, true}) {
+    Case c;
+    c.sizes["M"] = 6;
+    AttentionOptions options{.heads = 4, .kv_heads = 2, .head_dim = 2, .sequence = 3};
+    const Value q = c.wanted_input("q", {"M", 8});
+    const Value k = c.wanted_input("k", {"M", 4});
+    const Value v = c.wanted_input("v", {"M", 4});
+    if (has_sinks) options.sinks = c.wanted_input("sinks", {1, 4});
+    expect_gradients(c, attention(q, k, v, options));
+  }
   Case e;
   const Value ids = e.graph.table("ids", {"M", 1}, DType::i32);
   e.inputs["ids"] = {2, 0, 2, 1, 2};

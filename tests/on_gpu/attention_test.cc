@@ -33,8 +33,10 @@ struct Case {
   // Lengths of documents, which follow each other in each sequence, in each from the next on;
   // tokens behind them see nothing. Empty: no documents.
   std::vector<int64_t> documents = {};
+  bool sinks = false;
 
   int64_t rows() const { return sequences * tokens; }
+  int64_t rows_of(const std::string& name) const { return name.ends_with("sinks") ? 1 : rows(); }
   OpaqueCall call(bool backward) const {
     OpaqueCall call;
     call.function = backward ? "attention_backward" : "attention";
@@ -46,17 +48,20 @@ struct Case {
                        {"causal", causal ? 1 : 0},
                        {"window", window},
                        {"soft_cap", soft_cap},
-                       {"documents", documents.empty() ? 0 : 1}};
+                       {"documents", documents.empty() ? 0 : 1},
+                       {"sinks", sinks ? 1 : 0}};
     call.sizes = {{"sequence", Dim(tokens)}};
     call.inputs = backward ? std::vector<std::string>{"q", "k", "v", "y", "lse", "dy"}
                            : std::vector<std::string>{"q", "k", "v"};
     call.outputs = backward ? std::vector<std::string>{"dq", "dk", "dv"}
                             : std::vector<std::string>{"y", "lse"};
     if (!documents.empty()) call.inputs.push_back("documents");
+    if (sinks) call.inputs.push_back("sinks");
+    if (sinks && backward) call.outputs.push_back("dsinks");
     return call;
   }
   int64_t columns_of(const std::string& name) const {
-    if (name == "lse") return heads;
+    if (name == "lse" || name.ends_with("sinks")) return heads;
     if (name == "documents") return 2;
     if (name == "q" || name == "dq") return heads * head_dim;
     if (name == "k" || name == "dk") return kv_heads * head_dim;
@@ -66,13 +71,14 @@ struct Case {
 
 constexpr float kPoison = -77;
 
-// A tensor of the GPU as columns of a wider one, with poison around it (lse: dense, by itself).
+// A tensor of the GPU as columns of a wider one, with poison around it (lse and sinks: dense, by
+// themselves).
 struct Placed {
   Tensor whole;
   TensorView view;
 
   Placed(const std::string& name, DType dtype, int64_t rows, int64_t cols, Backend& gpu) {
-    const bool is_dense = name == "lse";
+    const bool is_dense = name == "lse" || name.ends_with("sinks");
     const int64_t before = is_dense ? 0 : 64, after = is_dense ? 0 : 32;
     const DType own = is_dense ? DType::f32 : name == "documents" ? DType::i32 : dtype;
     whole = Tensor(own, rows, before + cols + after, gpu);
@@ -121,11 +127,11 @@ Tensors run(const Case& c, bool backward, DType dtype, const Tensors& inputs, Ba
   names.insert(names.end(), call.outputs.begin(), call.outputs.end());
   for (const std::string& name : names) {
     const int64_t cols = c.columns_of(name);
-    placed.emplace_back(name, dtype, c.rows(), cols, gpu);
+    placed.emplace_back(name, dtype, c.rows_of(name), cols, gpu);
     if (const auto given = inputs.find(name); given != inputs.end())
       placed.back().set(given->second, gpu);
     views.push_back(placed.back().view);
-    decls.push_back({name, {c.rows(), cols}, placed.back().view.dtype});
+    decls.push_back({name, {c.rows_of(name), cols}, placed.back().view.dtype});
   }
   const auto kernel = prepare(call, decls);
   for (int i = 0; i < times; ++i) kernel->run(views);
@@ -157,10 +163,10 @@ Tensors reference(const Case& c, bool backward, const Tensors& inputs) {
   const Operation& operation = find_operation(call.function);
   std::vector<Matrix> in, out;
   for (const std::string& name : call.inputs)
-    in.push_back({c.rows(), c.columns_of(name), doubles(inputs.at(name))});
+    in.push_back({c.rows_of(name), c.columns_of(name), doubles(inputs.at(name))});
   for (const std::string& name : call.outputs) {
-    const int64_t cols = c.columns_of(name);
-    out.push_back({c.rows(), cols, std::vector<double>(static_cast<size_t>(c.rows() * cols))});
+    const int64_t rows = c.rows_of(name), cols = c.columns_of(name);
+    out.push_back({rows, cols, std::vector<double>(static_cast<size_t>(rows * cols))});
   }
   operation.evaluate(checked_settings(operation, call.attributes, call.sizes), in, out);
   Tensors results;
@@ -188,6 +194,7 @@ Tensors inputs_of(const Case& c, DType dtype, bool with_results = true) {
   }
   if (!c.documents.empty())
     inputs["documents"] = document_spans<float>(c.documents, c.rows(), c.tokens);
+  if (c.sinks) inputs["sinks"] = random_values(static_cast<size_t>(c.heads), DType::f32, random);
   if (!with_results) return inputs;
   for (auto& [name, values] : reference(c, false, inputs)) inputs[name] = values;
   return inputs;
@@ -224,6 +231,9 @@ const Case kCapped[] = {
     {2, 300, 2, 1, 64, 64, false, 0, 0, {128, 7}},
     {1, 200, 2, 1, 192, 128, true, 0, 0, {31, 169}},
     {1, 260, 4, 2, 256, 256, true, 100, 50, {130, 130}},
+    {2, 300, 8, 1, 64, 64, true, 128, 0, {}, true},
+    {1, 515, 4, 4, 128, 128, false, 0, 5, {}, true},
+    {1, 200, 2, 1, 80, 80, true, 0, 0, {31, 100}, true},
 };
 
 ::testing::Message text(const Case& c) {
@@ -231,7 +241,7 @@ const Case kCapped[] = {
                               << c.kv_heads << " of " << c.head_dim << " and " << c.value_dim
                               << ", causal " << c.causal << ", window " << c.window << ", soft-cap "
                               << c.soft_cap << ", documents "
-                              << ::testing::PrintToString(c.documents);
+                              << ::testing::PrintToString(c.documents) << ", sinks " << c.sinks;
 }
 
 class AttentionOnGpu : public OnGpuWith<std::tuple<DType, GpuAttention>> {};
@@ -289,8 +299,8 @@ TEST_F(OnGpu, AttentionInPartsIsItsDefinitionAndTheSameBitsEachTime) {
 
 class OwnAttentionOnGpu : public OnGpuWith<DType> {};
 
-// The library's own kernels as they are chosen by default: with a soft-cap or documents, and on
-// Hopper for random shapes with heads of 64 and 128.
+// The library's own kernels as they are chosen by default: with a soft-cap, documents or sinks, and
+// on Hopper for random shapes with heads of 64 and 128.
 TEST_P(OwnAttentionOnGpu, IsItsDefinitionAndTheSameBitsEachTime) {
   const DType dtype = GetParam();
   const auto gpu = backend_with(GpuAttention::repeatable);
@@ -306,6 +316,7 @@ TEST_P(OwnAttentionOnGpu, IsItsDefinitionAndTheSameBitsEachTime) {
     c.heads = c.kv_heads * upto(4);
     c.causal = random() % 4 != 0;
     c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    c.sinks = i % 4 == 0;
     if (i >= 12) {
       for (int64_t left = c.tokens; left > 0 && c.documents.size() < 8; left -= c.documents.back())
         c.documents.push_back(upto(left + 1) - 1);

@@ -89,6 +89,8 @@ TEST_F(Operations, AttentionSaysWhatDoesNotFit) {
             "accepted");
   EXPECT_THAT(with([&](auto& o) { o.documents = q; }),
               HasSubstr("documents must be [M, 2], not [M, 64]"));
+  EXPECT_EQ(with([&](auto& o) { o.sinks = g.input("sinks", {1, 4}, DType::f32); }), "accepted");
+  EXPECT_THAT(with([&](auto& o) { o.sinks = q; }), HasSubstr("sinks must be [1, 4], not [M, 64]"));
 }
 
 // A call has the operand if the attribute of its name says so.

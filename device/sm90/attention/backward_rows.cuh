@@ -32,6 +32,7 @@ struct RowSums {
                                     u32 token) const {
     return (sequence * sizes.heads + head) * padded + token;
   }
+  __device__ __forceinline__ QueryNumbers numbers() const { return {subtracted, dots, padded}; }
 };
 
 // Fills RowSums and clears what must begin as 0. One CTA for each head, sequence and kRowsTokens

@@ -277,7 +277,8 @@ __device__ __forceinline__ void consume(const Shared<kHead, kTiles>& shared, u32
       values.advance();
     }
     float inverse[2], log_sums[2];
-    softmax.finish(inverse, log_sums, form.unit);
+    softmax.template finish<kHead.sinks>(inverse, log_sums, form.unit,
+                                         sink_of<kHead>(sizes, tile.head));
     store_log_sums(lse, lse_stride, sizes, tile.sequence, tile.head, tile.first_query, log_sums);
     store_pieces<kElement>(TokenRows<kHead.value_dim>(y, tile.sequence, sizes.sequence, tile.head),
                            tile.first_query, 0, output, [&](u32 row) { return inverse[row]; });

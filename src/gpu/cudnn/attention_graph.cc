@@ -188,6 +188,7 @@ std::string why_not_cudnn(const OperationCall& call) {
     return "it computes in " + std::string(name_of(dtype));
   if (shape.soft_cap != 0) return "it has a soft-cap";
   if (shape.has_documents) return "it has packed documents";
+  if (shape.has_sinks) return "it has sinks";
   for (const int64_t dim : {shape.head_dim, shape.value_dim}) {
     if (dim > kLargestHead || dim % kHeadMultiple != 0)
       return "a head of " + std::to_string(dim) + " is not a multiple of 8 up to 256";
