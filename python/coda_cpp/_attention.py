@@ -39,6 +39,7 @@ class _Kind:
     softcap: float
     scale: float
     has_documents: bool
+    has_sinks: bool
     for_gpu: bool
 
     @functools.cached_property
@@ -53,12 +54,15 @@ class _Kind:
         k = rows("k", self.kv_heads, self.size)
         v = rows("v", self.kv_heads, self.value_size)
         documents = graph.input("documents", ("M", 2), "i32") if self.has_documents else None
+        sinks = graph.input("sinks", (1, self.heads), "f32") if self.has_sinks else None
         y = b.attention(q, k, v, "T", self.heads, self.kv_heads, self.size, self.value_size,
-                        self.causal, self.window, self.scale, self.softcap, documents)
+                        self.causal, self.window, self.scale, self.softcap, documents, sinks)
+        gradients = [(x, f"d{x.name}", self.dtype) for x in (q, k, v)]
+        if sinks is not None:
+            gradients.append((sinks, "dsinks", "f32"))
         plan = _core.compile(
             graph, [("y", y)], [(y, rows("dy", self.heads, self.value_size))],
-            [(x, f"d{x.name}", self.dtype) for x in (q, k, v)], _NOMINAL, self.dtype,
-            for_gpu=self.for_gpu)
+            gradients, _NOMINAL, self.dtype, for_gpu=self.for_gpu)
         return plan.split()
 
     @functools.cached_property
@@ -73,11 +77,11 @@ def _kind(*facts: Any) -> _Kind:
 
 
 def _of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float
-        ) -> _Kind:
+        spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float,
+        sinks: torch.Tensor | None = None) -> _Kind:
     return _kind(_tensors.torch_dtypes()[query.dtype], int(query.shape[2]), int(key.shape[2]),
                  int(query.shape[3]), int(value.shape[3]), causal, window, softcap, scale,
-                 spans is not None, query.device.type == "cuda")
+                 spans is not None, sinks is not None, query.device.type == "cuda")
 
 
 def is_fastest(query: torch.Tensor, value: torch.Tensor) -> bool:
@@ -123,12 +127,15 @@ def _in_rows(x: torch.Tensor) -> tuple[torch.Tensor, int]:
 
 
 def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str, torch.Tensor],
-         spans: torch.Tensor | None) -> None:
-    """Runs a phase on tensors [batch, tokens, heads, size]; `made` and `spans` are dense."""
+         spans: torch.Tensor | None, *sinks: torch.Tensor | None) -> None:
+    """Runs a phase on tensors [batch, tokens, heads, size]; `made`, `spans`, and the sinks and
+    their gradient are dense."""
     rows = {name: _in_rows(x) for name, x in given.items()}
+    query = given["q"]
     if spans is not None:
         rows["documents"] = spans, 2
-    query = given["q"]
+    rows |= {name: (x, query.shape[2]) for name, x in zip(("sinks", "dsinks"), sinks)
+             if x is not None}
     addresses, strides = [], []
     for info in runners.tensors:
         # The log-sum-exp, [batch, tokens, heads], has the plan's own name.
@@ -141,31 +148,41 @@ def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str,
 
 @torch.library.custom_op("coda_cpp::attention", mutates_args=())
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-               spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float
-               ) -> tuple[torch.Tensor, torch.Tensor]:
+               spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float,
+               sinks: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of [batch, tokens, heads, size], and the log-sum-exp of the scores as float32
     [batch, tokens, heads]. spans, int32 [batch * tokens, 2]: for each token of the batch the first
     token of its document and the one behind the last; both ascend. Window and softcap: 0 for none.
+    sinks, float32 [heads]: one more score of each row, which has no value.
     """
     made = query.new_empty((*query.shape[:3], value.shape[3]))
     sums = query.new_empty(query.shape[:3], dtype=torch.float32)
     if made.numel():
-        runners, _ = _of(query, key, value, spans, causal, window, softcap, scale).phases
-        _run(runners, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums}, spans)
+        runners, _ = _of(query, key, value, spans, causal, window, softcap, scale, sinks).phases
+        _run(runners, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums}, spans,
+             sinks if sinks is None else sinks.contiguous())
     return made, sums
 
 
 @torch.library.custom_op("coda_cpp::attention_backward", mutates_args=())
 def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
               result: torch.Tensor, sums: torch.Tensor, spans: torch.Tensor | None, causal: bool,
-              window: int, softcap: float, scale: float
-              ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    made = tuple(x.new_empty(x.shape) for x in (query, key, value))
+              window: int, softcap: float, scale: float, sinks: torch.Tensor | None = None
+              ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The last result is the gradient of the sinks; without sinks it is empty."""
+    *made, of_sinks = _made_by_backward(query, key, value, sinks)
     if query.numel():
-        _, runners = _of(query, key, value, spans, causal, window, softcap, scale).phases
+        _, runners = _of(query, key, value, spans, causal, window, softcap, scale, sinks).phases
         _run(runners, {"q": query, "k": key, "v": value, "y": result, "dy": grad},
-             {"lse": sums.contiguous(), **dict(zip(("dq", "dk", "dv"), made))}, spans)
-    return made
+             {"lse": sums.contiguous(), **dict(zip(("dq", "dk", "dv"), made))}, spans,
+             *((None, None) if sinks is None else (sinks.contiguous(), of_sinks)))
+    return *made, of_sinks if query.numel() else of_sinks.zero_()
+
+
+def _made_by_backward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                      sinks: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    return (*(x.new_empty(x.shape) for x in (query, key, value)),
+            query.new_empty(0 if sinks is None else query.shape[2], dtype=torch.float32))
 
 
 @_attention.register_fake
@@ -179,19 +196,23 @@ def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, spans: torch.
 
 
 @_backward.register_fake
-def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any
-      ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return tuple(x.new_empty(x.shape) for x in (query, key, value))
+def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+      result: torch.Tensor, sums: torch.Tensor, spans: torch.Tensor | None, causal: bool,
+      window: int, softcap: float, scale: float, sinks: torch.Tensor | None = None
+      ) -> tuple[torch.Tensor, ...]:
+    return _made_by_backward(query, key, value, sinks)
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
-    *tensors, spans, ctx.causal, ctx.window, ctx.softcap, ctx.scale = inputs
-    ctx.save_for_backward(*tensors, *output, spans)
+    *tensors, spans, ctx.causal, ctx.window, ctx.softcap, ctx.scale, sinks = inputs
+    ctx.save_for_backward(*tensors, *output, spans, sinks)
 
 
 def _gradients(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple:
-    return (*_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale),
-            None, None, None, None, None)
+    *tensors, sinks = ctx.saved_tensors
+    *made, of_sinks = _backward(grad, *tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale,
+                                sinks)
+    return (*made, None, None, None, None, None, None if sinks is None else of_sinks)
 
 
 _attention.register_autograd(_gradients, setup_context=_save)

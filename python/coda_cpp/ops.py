@@ -326,7 +326,8 @@ def linear_log_prob(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, *,
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False,
               window: int | None = None, softcap: float | None = None, scale: float | None = None,
-              documents: torch.Tensor | None = None) -> torch.Tensor:
+              documents: torch.Tensor | None = None, sinks: torch.Tensor | None = None
+              ) -> torch.Tensor:
     """softmax(scores)·v for each head, without stored scores. A score is q·k times `scale`
     (default: size ** -0.5), then softcap * tanh(score / softcap) if `softcap` is given (Gemma 2).
 
@@ -341,6 +342,10 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     counted over the whole batch (as the cu_seqlens of flash-attention). The numbers ascend from 0;
     a document may be empty. Tokens behind the last document see nothing: their results and
     gradients are 0, if all their elements are finite.
+
+    sinks, of any floating-point type [heads]: one more score of each row of a head, without a
+    value, as gpt-oss learns it. Softmax counts it, so the shares of the values sum to less than 1.
+    It is neither scaled nor capped.
 
     All tensors have one type: float32, bfloat16 or float16; autocast converts them. On a GPU heads
     have at most 256 elements, and float32 does not use tensor cores and is slow. Transposed
@@ -395,7 +400,15 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
                         f"{q.device}, but it is {documents.dtype} {list(documents.shape)} on "
                         f"{documents.device}")
         documents = spans_of(documents, batch * tokens)
+    if sinks is not None:
+        require_tensors(name, ["sinks"], [sinks])
+        if sinks.shape != (heads,) or sinks.device != q.device or not sinks.is_floating_point():
+            raise Error(f"{name}: argument 'sinks' must be of a floating-point type and [{heads}], "
+                        f"one for each head of q, on {q.device}, but it is {sinks.dtype} "
+                        f"{list(sinks.shape)} on {sinks.device}")
+        sinks = sinks.float()
     made, _ = ATTENTION(
         q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), documents, bool(causal),
-        int(window or 0), float(softcap or 0), float(size ** -0.5 if scale is None else scale))
+        int(window or 0), float(softcap or 0), float(size ** -0.5 if scale is None else scale),
+        sinks)
     return made.transpose(1, 2)

@@ -9,7 +9,9 @@ from unittest import mock
 import torch
 import torch._dynamo
 from torch.utils.checkpoint import checkpoint
-from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    Gemma2Config, Gemma2ForCausalLM, GptOssConfig, GptOssForCausalLM, MistralConfig,
+    MistralForCausalLM)
 
 import coda_cpp
 from coda_cpp import _attention, ops
@@ -30,14 +32,17 @@ def seen(tokens, causal, window=None):
     return made if window is None else made & (j > i - window)
 
 
-def plain(q, k, v, *, causal=False, window=None, softcap=None, scale=None):
+def plain(q, k, v, *, causal=False, window=None, softcap=None, scale=None, sinks=None):
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     scores = scores.masked_fill(~seen(q.shape[2], causal, window), -torch.inf)
-    return scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype) @ v
+    if sinks is not None:
+        scores = torch.cat((scores, sinks[:, None, None].expand(len(q), -1, q.shape[2], 1)), -1)
+    shares = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
+    return shares[..., :k.shape[2]] @ v
 
 
 def tensors(shape, dtype=torch.float32):
@@ -79,6 +84,26 @@ class Operator(unittest.TestCase):
                 self.assertLess(_distance(found, exact), 1e-6 + 2 * _distance(
                     results(plain, given, **options), exact))  # of one token eager's is 0
 
+    def test_sinks(self):
+        """As above, with a learned score of each head, in fp32 or in the type of the tensors."""
+        for (dtype, shape), options in itertools.product(itertools.product(
+                (torch.float32, torch.bfloat16, torch.float16), SHAPES), VARIANTS[1:5]):
+            with self.subTest(dtype=dtype, shape=shape, **options):
+                own = dtype if options["causal"] else torch.float32
+                given = [*tensors(shape, dtype),
+                         torch.randn(shape[1]).mul(2).to(own).requires_grad_()]
+                exact, rounded, found = (
+                    results(lambda q, k, v, s, of=function: of(q, k, v, sinks=s, **options), x)
+                    for function, x in (
+                        (plain, [x.detach().double().requires_grad_() for x in given]),
+                        (plain, given), (ops.attention, given)))
+                self.assertEqual([x.dtype for x in found], [dtype] * 4 + [own])
+                self.assertLess(_distance(found, exact), 1e-6 + 2 * _distance(rounded, exact))
+        q, k, v = tensors((2, 2, 1, 0, 8, 8))
+        sinks = torch.zeros(2, requires_grad=True)
+        ops.attention(q, k, v, sinks=sinks).sum().backward()
+        self.assertTrue(torch.equal(sinks.grad, torch.zeros(2)))
+
     def test_where_tensors_lie(self):
         """Columns of a fused projection are read in place; other strides give the same bits."""
         batch, tokens, heads, size = 2, 19, 3, 8
@@ -119,6 +144,7 @@ class Operator(unittest.TestCase):
             self.assertTrue(all(map(torch.equal, results(compiled, given, **options),
                                     results(ops.attention, given, **options))))
         given = tensors((2, 4, 2, 20, 16, 16))
+        options["sinks"] = torch.randn(4)
         with torch.autocast("cpu", torch.bfloat16):
             made = [function(*given, **options) for function in (compiled, ops.attention)]
         self.assertEqual([x.dtype for x in made], [torch.bfloat16] * 2)
@@ -134,7 +160,9 @@ class Operator(unittest.TestCase):
         for dtype in (torch.float32, torch.bfloat16):
             q, k, v = (x.detach().transpose(1, 2).requires_grad_()
                        for x in tensors((2, 4, 2, 5, 8, 4), dtype))
-            torch.library.opcheck(_attention.ATTENTION, (q, k, v, None, True, 3, 2.0, 0.3))
+            for sinks in ((), (torch.randn(4, requires_grad=True),)):
+                torch.library.opcheck(_attention.ATTENTION,
+                                      (q, k, v, None, True, 3, 2.0, 0.3, *sinks))
 
     def test_errors(self):
         q, k, v = tensors((2, 4, 2, 6, 8, 8))
@@ -160,7 +188,11 @@ class Operator(unittest.TestCase):
                 ({"documents": torch.tensor((0.0, 12.0))}, "int32 or int64 [documents + 1]"),
                 ({"documents": torch.tensor((0,))}, "int32 or int64 [documents + 1]"),
                 ({"documents": torch.tensor(((0, 12),))}, "int32 or int64 [documents + 1]"),
-                ({"documents": torch.tensor((0, 13))}, "both ends must ascend")):
+                ({"documents": torch.tensor((0, 13))}, "both ends must ascend"),
+                ({"sinks": 0.0}, "'sinks' must be a tensor"),
+                ({"sinks": torch.zeros(2)}, "and [4], one for each head of q"),
+                ({"sinks": torch.zeros(4, dtype=torch.int32)}, "of a floating-point type"),
+                ({"sinks": torch.zeros(4, device="meta")}, "on cpu, but it is")):
             with self.subTest(words), self.assertRaises(coda_cpp.Error) as caught:
                 ops.attention(**{"q": q, "k": k, "v": v, **change})
             self.assertIn(words, str(caught.exception))
@@ -181,13 +213,25 @@ def added(q, causal=True, window=None, least=None):
                        torch.zeros((), dtype=q.dtype), least)
 
 
-def eager(q, k, v, scores=lambda x: x * 0.3, mask=added, weights=lambda x: x):
+def in_fp32(x):
+    return torch.nn.functional.softmax(x, dim=-1, dtype=torch.float32)
+
+
+def eager(q, k, v, scores=lambda x: x * 0.3, mask=added, weights=lambda x: x, softmax=in_fp32):
     k, v = (repeated(x, q.shape[1] // x.shape[1]) for x in (k, v))
     made = scores(q @ k.transpose(2, 3))
     if mask is not None:
         made = made + mask(q)
-    made = torch.nn.functional.softmax(made, dim=-1, dtype=torch.float32).to(q.dtype)
-    return weights(made) @ v
+    return weights(softmax(made).to(q.dtype)) @ v
+
+
+def with_sinks(sinks, shift=lambda x: x.max(dim=-1, keepdim=True).values, kept=slice(-1)):
+    """The softmax of gpt-oss."""
+    def softmax(x):
+        of_rows = sinks.reshape(1, -1, 1, 1).expand(x.shape[0], -1, x.shape[2], -1)
+        x = torch.cat([x, of_rows], dim=-1)
+        return torch.nn.functional.softmax(x - shift(x), dim=-1, dtype=x.dtype)[..., kept]
+    return softmax
 
 
 def capped(x):
@@ -232,6 +276,27 @@ class WrittenOut(unittest.TestCase):
                 self.assertEqual(self._recognised(
                     lambda q, k, v, c=changes: eager(q, k, v, **c), given), 1)
 
+    def test_sinks(self):
+        given = [*tensors((2, 4, 2, 40, 16, 24)), torch.randn(4, requires_grad=True)]
+        for name, count, form, changes in (
+                ("gpt-oss", 1, with_sinks, {}),
+                ("window", 1, with_sinks, {"mask": lambda q: added(q, window=7)}),
+                ("soft-cap", 1, with_sinks, {"scores": capped, "mask": None}),
+                ("not shifted", 0, lambda s: with_sinks(s, torch.zeros_like), {}),
+                ("shifted by the smallest", 0, lambda s: with_sinks(
+                    s, lambda x: x.min(dim=-1, keepdim=True).values), {"mask": None}),
+                ("shifted by a column's", 0, lambda s: with_sinks(
+                    s, lambda x: x.max(dim=-2, keepdim=True).values), {"mask": None}),
+                ("of the last key", 0, lambda s: with_sinks(s, kept=slice(1, None)), {}),
+                ("two columns", 0, lambda s: lambda x: with_sinks(s)(
+                    torch.cat([x, x[..., :1]], -1))[..., :-1], {"mask": None}),
+                ("a given mask", 0, with_sinks, {
+                    "mask": lambda q: torch.linspace(-1, 0, 40).expand(40, 40)})):
+            with self.subTest(name):
+                self.assertEqual(self._recognised(
+                    lambda q, k, v, s, f=form, c=changes: eager(q, k, v, softmax=f(s), **c),
+                    given), count)
+
     def test_what_stays(self):
         given = tensors((2, 4, 2, 40, 16, 24))
         unproven = torch.rand(40, 40) < 0.7
@@ -258,8 +323,9 @@ class WrittenOut(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(self._recognised(function, given), 0)
 
-    def _trained(self, model, layers, limit=1e-5, **options):
-        """Two lengths, with and without an error of its own."""
+    def _trained(self, model, layers, limit=1e-5, left=(), **options):
+        """Two lengths, with and without an error of its own. `left`: softmax operations not of
+        attention."""
         recorder = Recorder(**options)
         compiled = torch.compile(model, backend=recorder)
         for tokens in (24, 33, 50):
@@ -271,7 +337,8 @@ class WrittenOut(unittest.TestCase):
             self.assertLess(error(gradients, expected) / len(expected) ** .5, limit)
         for report in recorder.reports:
             self.assertEqual(report.written_out, layers)
-            self.assertFalse([line for line in report.left if "softmax" in line or "tanh" in line])
+            self.assertEqual([line for line in report.left if "softmax" in line or "tanh" in line],
+                             [*left])
             self.assertIn(f"{layers} attentions written out", report.text())
         self.assertLessEqual(len(recorder.reports), 2)  # any length is the second graph
 
@@ -286,6 +353,16 @@ class WrittenOut(unittest.TestCase):
                 if checkpointed:
                     model.gradient_checkpointing_enable({"use_reentrant": False})
                 self._trained(model, 2)
+
+    def test_gpt_oss(self):
+        """Layers with a window and without one, with sinks; eager is the configuration's default.
+        """
+        model = GptOssForCausalLM(GptOssConfig(
+            **SIZES | {"head_dim": 16, "num_local_experts": 2}, num_experts_per_tok=2,
+            sliding_window=10)).train()
+        for layer in model.model.layers:
+            torch.nn.init.normal_(layer.self_attn.sinks)
+        self._trained(model, 2, left=["2 x softmax.int: softmax is fused only into a loss"])
 
     def test_other_models(self):
         self._trained(llama(attn_implementation="eager"), 2)

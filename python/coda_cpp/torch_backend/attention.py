@@ -8,9 +8,9 @@ other mask is kept. It is copied if its last dimension is not contiguous, becaus
 that: in T5's bias the heads are contiguous instead.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
-With a soft-cap or a window it becomes a call of coda_cpp::attention (_attention.py), because
-PyTorch has no fast path for them. On a GPU for which coda_cpp::attention is faster than PyTorch's
-kernels, a call without a mask becomes one too, unless it has little work.
+With a soft-cap, a window or sinks it becomes a call of coda_cpp::attention (_attention.py),
+because PyTorch has no fast path for them. On a GPU for which coda_cpp::attention is faster than
+PyTorch's kernels, a call without a mask becomes one too, unless it has little work.
 
 Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
 PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.
@@ -254,7 +254,8 @@ class Masks:
                      "attn_mask": found.mask, "scale": found.scale}
         _narrow(arguments)
         arguments.pop("enable_gqa", None)
-        if any(arguments[name] in self._written for name in ("query", "key", "value")):
+        if found.sinks in self._written or any(
+                arguments[name] in self._written for name in ("query", "key", "value")):
             return False
         for name in ("key", "value"):
             if arguments[name].meta["val"].dtype != dtype:
@@ -264,18 +265,27 @@ class Masks:
             query.meta["val"], value.meta["val"])
         is_causal = found.mask is not None and self.is_causal(found.mask)
         packed = None if is_causal or found.mask is None else self.packed(found.mask)
-        if not found.softcap and (is_causal or found.mask is None):
+        window = packed.window + 1 if packed is not None and packed.window is not None else 0
+        is_packed = packed is not None and packed.has_documents
+        if found.sinks is not None:
+            if not may_call or not (found.mask is None or is_causal or packed is not None and (
+                    not is_packed or _fits_documents(arguments))):
+                return False
+            spans = self.bounds(found.mask)[1] if is_packed else None
+            _put_own(node, arguments, found.mask is not None, window, found.softcap, found.scale,
+                     spans, insert(node, _aten.to.dtype, insert(
+                         node, _aten.flatten.using_ints, found.sinks), torch.float32))
+        elif not found.softcap and (is_causal or found.mask is None):
             is_grouped = not same(key.meta["val"].shape[1], query.meta["val"].shape[1])
             node.target, node.args = _ATTENTION, (query, key, value, None, 0.0, is_causal)
             node.kwargs = {"scale": found.scale, "enable_gqa": is_grouped}
         elif packed is not None and _fits_documents(arguments) and (
-                packed.has_documents and may_call if found.softcap
+                is_packed and may_call if found.softcap
                 else has_documents(query.meta["val"])):
             _pack(node, arguments, self.bounds(found.mask), packed.window, found.softcap)
         elif may_call and (
-                found.mask is None or is_causal or packed is not None and not packed.has_documents):
-            _put_own(node, arguments, found.mask is not None, packed.window + 1 if packed else 0,
-                     found.softcap, found.scale)
+                found.mask is None or is_causal or packed is not None and not is_packed):
+            _put_own(node, arguments, found.mask is not None, window, found.softcap, found.scale)
         else:
             return False
         written_out.erase(weights)
@@ -283,10 +293,10 @@ class Masks:
 
 
 def _put_own(node: fx.Node, arguments: dict[str, Any], causal: bool, window: int, softcap: float,
-             scale: float) -> None:
+             scale: float, spans: fx.Node | None = None, *sinks: fx.Node) -> None:
     turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
               for name in ("query", "key", "value")]
-    made = insert(node, ATTENTION, *turned, None, causal, window, softcap, scale)
+    made = insert(node, ATTENTION, *turned, spans, causal, window, softcap, scale, *sinks)
     replace(node, insert(node, _aten.transpose.int, insert(
         node, operator.getitem, made, 0), 1, 2))
 

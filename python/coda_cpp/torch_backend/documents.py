@@ -82,7 +82,7 @@ def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value:
     if _is_own(query, softcap):
         found = kernels.BACKWARD(*(x[None] for x in (grad, query, key, value, made, sums)), spans,
                                  True, window + 1, softcap, scale)
-        return tuple(x[0] for x in found)
+        return tuple(x[0] for x in found[:3])
     grad, query, key, value = (x.contiguous() for x in (grad, query, key, value))
     count, longest = sizes.tolist()
     bounds = bounds[:count + 1]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognises attention that is written out as operations: softmax(query·keyᵀ * scale + mask)·value,
 with or without a soft-cap of the scores, as Hugging Face's attn_implementation="eager" computes it.
+With sinks (gpt-oss) a column of theirs is appended to the scores, and dropped behind the softmax.
 
 Nothing but the formula may read the scores or the weights, so a model that returns its weights is
 not recognised. Conversions within the formula are dropped: they only round.
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Container
 from typing import Any
 
 import torch
 from torch import fx
 
-from coda_cpp.torch_backend.layout import same, value_of
+from coda_cpp.torch_backend.layout import is_one, same, value_of
 
 _aten = torch.ops.aten
 PRODUCT = _aten.matmul.default
@@ -29,7 +31,7 @@ _FACTORS = {_aten.mul.Tensor: True, _aten.mul.Scalar: True,
 class Formula:
     """softmax(cap(query·keyᵀ * scale) + mask)·value of [batch, heads, tokens, size], where cap(x)
     is softcap * tanh(x / softcap), or x if softcap is 0. Key and value may have another type than
-    the formula's products."""
+    the formula's products. sinks: [1, heads, 1, 1], one more score of each row of a head."""
 
     query: fx.Node
     key: fx.Node
@@ -37,6 +39,7 @@ class Formula:
     mask: fx.Node | None
     scale: float
     softcap: float
+    sinks: fx.Node | None
 
 
 class _Other(Exception):
@@ -66,11 +69,18 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
     if node.target is not PRODUCT or node in written or value_of(node).dim() != 4:
         raise _Other
     weights = _inner(node.args[0], written)
+    has_sinks = weights.target is _aten.slice.Tensor
+    if has_sinks:
+        if weights.args[1] not in (-1, 3) or weights.args[2:] != (0, -1):
+            raise _Other
+        weights = _inner(weights.args[0], written)
     if weights.target is not _aten.softmax.int or weights.args[1] not in (-1, 3):
         raise _Other
-    if (*weights.args, weights.kwargs.get("dtype"))[2] not in (None, torch.float32):
+    if (*weights.args, weights.kwargs.get("dtype"))[2] not in (
+            None, torch.float32, value_of(weights.args[0]).dtype):
         raise _Other
-    sum_ = _inner(weights.args[0], written)
+    sum_, sinks = (_joined(weights.args[0], written) if has_sinks
+                   else (_inner(weights.args[0], written), None))
     mask = None
     if sum_.target is _aten.add.Tensor and not sum_.kwargs:
         mask, product, scale, softcap = _masked(*sum_.args, written)
@@ -90,7 +100,37 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
             same, (*of_query[:2], of_query[3], *of_key[:3]), (*of_key[:2], of_key[3],
                                                               *of_value[:3]))):
         raise _Other  # a product broadcasts
-    return Formula(query, key, value, mask, scale, softcap)
+    if sinks is not None and not same(value_of(sinks).shape[1], of_query[1]):
+        raise _Other
+    return Formula(query, key, value, mask, scale, softcap, sinks)
+
+
+def _joined(node: Any, written: Container[fx.Node]) -> tuple[fx.Node, fx.Node]:
+    """The masked scores and the sinks, [1, heads, 1, 1], whose concatenation the node is. The
+    maximum of its rows may be subtracted: softmax has the same result."""
+    node = _inner(node, written)
+    if node.target is _aten.sub.Tensor and not node.kwargs:
+        joined, shift = node.args
+        largest = shift.args[0] if isinstance(shift, fx.Node) and (
+            shift.target is operator.getitem and shift.args[1] == 0) else None
+        if largest is None or largest.target is not _aten.max.dim or (
+                largest.args not in ((joined, -1, True), (joined, 3, True))
+                or set(joined.users) != {node, largest} or joined in written
+                or len(shift.users) != 1 or len(largest.users) != 1):
+            raise _Other
+        node = joined
+    if node.target is not _aten.cat.default or len(node.args) != 2 or node.args[1] not in (-1, 3) \
+            or len(node.args[0]) != 2:
+        raise _Other
+    scores, of_rows = node.args[0]
+    of_rows = _source(of_rows, written)
+    if of_rows.target is not _aten.expand.default or not is_one(value_of(of_rows).shape[3]):
+        raise _Other
+    sinks = of_rows.args[0]
+    shape = value_of(sinks).shape
+    if len(shape) != 4 or not all(map(is_one, (shape[0], *shape[2:]))):
+        raise _Other
+    return _inner(scores, written), sinks
 
 
 def _masked(one: Any, other: Any, written: Container[fx.Node]
