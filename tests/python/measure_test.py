@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options "cost_model": "measure" and True: each region is timed once on a machine, and the
-faster of coda-cpp's and the inner compiler's is used."""
+"""The option "cost_model": "measure": each region is timed once on a machine, and the faster of
+coda-cpp's and the inner compiler's is used."""
 
 import math
 import os
@@ -15,7 +15,6 @@ from torch import nn
 import coda_cpp
 from coda_cpp.torch_backend import coda as backend, measure
 from coda_cpp.torch_backend.coda import coda
-from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.report import Report, Taken
 from compiled import error, outcome
 
@@ -32,6 +31,22 @@ class Block(nn.Module):
         for up, down in zip(self.up, self.down):
             x = torch.special.i0(x + nn.functional.dropout(down(nn.functional.gelu(up(x))), 0.1))
         return x.sum()
+
+
+class Rotated(nn.Module):
+    """Queries as in LLaMA: the region reads one half of the tables, because both are equal."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.q = nn.RMSNorm(32), nn.Linear(32, 32, bias=False)
+        self.register_buffer("angles", torch.randn(7, 8))
+
+    def forward(self, x):
+        angles = torch.cat((self.angles, self.angles), dim=-1)
+        q = self.q(self.norm(x)).view(4, 7, 2, 16).transpose(1, 2)
+        rotated = torch.cat((-q[..., 8:], q[..., :8]), dim=-1)
+        cos, sin = (table.expand(4, 1, 7, 16) for table in (angles.cos(), angles.sin()))
+        return torch.special.i0(q * cos + rotated * sin).sum()
 
 
 class Measure(unittest.TestCase):
@@ -105,15 +120,20 @@ class Measure(unittest.TestCase):
             with patch.object(measure, "_stored", return_value=times):
                 self.assertEqual(len(self._compiled().without_gain), 3 * is_left)
 
-    def test_by_default_regions_are_timed_on_a_gpu_and_predicted_on_a_cpu(self):
-        for cost_model, expected in ((True, (True, False)), ("measure", (True, True)),
-                                     ("predict", (False, False)), (False, (False, False))):
-            options = Options(cost_model=cost_model)
-            self.assertEqual(tuple(map(options.are_regions_timed, (True, False))), expected)
-        self.assertIs(Options().cost_model, True)
-        for cost_model in (True, "predict"):  # on this CPU
-            report = self._compiled(cost_model=cost_model)
-            self.assertEqual([region.measured for region in report.taken], [None] * 3)
+    def test_under_autocast_and_with_tables_of_equal_halves_results_are_those_of_pytorch(self):
+        # Autocast's weights get their gradients as fp32 tensors, which follow the operands.
+        for model in (Block(), Rotated()):
+            torch._dynamo.reset()
+            report = Report()
+            options = {"inner": "aot_eager", "cost_model": "measure"}
+            call = torch.compile(model, backend=lambda module, inputs: coda(
+                module, inputs, options=options, report=report))
+            with torch.autocast("cpu", torch.bfloat16):
+                call(torch.randn(4, 7, 32, requires_grad=True)).backward()
+            regions = report.taken + report.without_gain
+            self.assertTrue(regions)
+            for region in regions:
+                self.assertLess(max(region.measured), math.inf)
 
     def test_without_time_or_memory_the_prediction_decides(self):
         with patch.object(measure, "SECONDS", 0.0):

@@ -101,7 +101,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                     last_region.mark(node, region)
                 taken = Taken(node.target, what, region)
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
-                if (is_new or options.are_regions_timed(is_gpu)) and taken.gains and may_time:
+                if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
                     taken.measured = measure.measured(
                         part, region, _compiler(options.inner, False),
                         repr((options.inner, options.products, options.objective)),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times regions: on a GPU unless the option "cost_model" forbids it, elsewhere if that is "measure"
-(coda.py).
+"""Times regions, for the option "cost_model": "measure", and on GPUs on which kernels were never
+run (coda.py).
 
 A region runs on random tensors of the sizes that come, forward and backward: fused, and as the
 inner compiler makes it of PyTorch's operations. If the results differ, it takes forever. Both times
@@ -17,7 +17,9 @@ first waits until the host has started all runs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import itertools
 import json
 import logging
 import math
@@ -36,6 +38,7 @@ from torch._guards import tracing
 from coda_cpp import _cache, _core
 from coda_cpp.torch_backend.layout import hint
 from coda_cpp.torch_backend.replace import Region, text_of
+from coda_cpp.torch_backend.values import EQUAL_HALVES
 
 SECONDS = 10.0
 SECONDS_OF_NEW_GPUS = 60.0  # where regions that are not timed are not fused
@@ -121,13 +124,35 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable) -> tuple[
         # this compilation for a second one of the model's graph.
         stack.enter_context(functorch_config.patch(
             enable_autograd_cache=False, force_non_lazy_backward_lowering=True))
-        given = [_random(*operand) for operand in region.operands]
-        ours, theirs = _eagerly(region), compiler(_calling(part, len(given)), given)
+        places = part.graph.find_nodes(op="placeholder")
+        halves = [bool(node.meta.get(EQUAL_HALVES)) for node in places]
+        given = [_random(*operand, are_equal) for operand, are_equal in itertools.zip_longest(
+            region.operands, halves, fillvalue=False)]
+        operands = given[:len(places)]
+        compiled = compiler(_returning_a_tuple(part), operands)
+        needs = [i for i, x in enumerate(operands)
+                 if isinstance(x, torch.Tensor) and x.requires_grad]
         upstream: list[torch.Tensor] = []
-        expected = _outcome(theirs, given, upstream)
-        error = _error(_outcome(ours, given, upstream), expected)
+
+        def ours() -> list[torch.Tensor | None]:
+            # A rounded weight's gradient goes to the fp32 tensor, which follows the operands. If
+            # the region reads the weight in two ways, each has such a tensor.
+            made = region(*(x.detach() if i in region.rounded else x
+                            for i, x in enumerate(given)))
+            leaves = [[len(places) + j for j, of in enumerate(region.rounded) if of == i] or [i]
+                      for i in needs]
+            return _outcome(made, [[given[i] for i in group] for group in leaves], upstream)
+
+        def theirs() -> list[torch.Tensor | None]:
+            found = _outcome(compiled(*operands), [[operands[i]] for i in needs], upstream)
+            first = len(found) - len(needs)
+            return [x.float() if x is not None and at >= 0 and needs[at] in region.rounded else x
+                    for at, x in enumerate(found, -first)]
+
+        expected = theirs()
+        error = _error(ours(), expected)
         del expected
-        times = _seconds(ours, given, upstream), _seconds(theirs, given, upstream)
+        times = _seconds(ours, bool(gpus)), _seconds(theirs, bool(gpus))
         if not error <= _LARGEST_ERROR:  # also if it is NaN
             _LOG.warning("coda: a region's results differ from PyTorch's by %.2g of their norm, so "
                          "it is left to PyTorch; please report it", error)
@@ -137,32 +162,30 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable) -> tuple[
     return times
 
 
-def _random(value: Any, dtype: Any, needs: bool) -> Any:
-    """A real tensor for a fake one, a number for a symbolic one."""
+def _random(value: Any, dtype: Any, needs: bool, has_equal_halves: bool) -> Any:
+    """A real tensor for a fake one, a number for a symbolic one. `has_equal_halves`: the region
+    reads one half of the last dimension, because both are equal."""
     if not isinstance(value, torch.Tensor):
         return value if isinstance(value, (int, float)) else value.node.hint
-    made = torch.empty_strided(tuple(map(hint, value.shape)), tuple(map(hint, value.stride())),
-                               dtype=dtype, device=value.device)
-    if dtype.is_floating_point:
-        return made.normal_(std=0.02).requires_grad_(needs)
-    return made.zero_()
+    sizes, strides = list(map(hint, value.shape)), list(map(hint, value.stride()))
+    made = torch.empty_strided([size if stride else min(size, 1)  # expanded below
+                                for size, stride in zip(sizes, strides)],
+                               strides, dtype=dtype, device=value.device)
+    if not dtype.is_floating_point:
+        return made.zero_().expand(sizes)
+    made.normal_(std=0.02)
+    if has_equal_halves:
+        first, second = made.chunk(2, -1)
+        second.copy_(first)
+    return made.expand(sizes).detach().requires_grad_(needs)
 
 
-def _eagerly(region: Region) -> Callable:
-    def call(*given: Any) -> Sequence[Any]:
-        made = region(*given)
-        return made if isinstance(made, tuple) else (made,)
-
-    return call
-
-
-def _calling(part: fx.GraphModule, count: int) -> fx.GraphModule:
-    """A module of `count` inputs that calls the part with the first of them, as many as it takes,
-    and returns a tuple."""
+def _returning_a_tuple(part: fx.GraphModule) -> fx.GraphModule:
+    """A module that calls the part, with its inputs, and returns a tuple."""
     graph = fx.Graph()
-    given = [graph.placeholder(f"given_{i}") for i in range(count)]
-    call = graph.call_module("called", tuple(
-        given[:len(part.graph.find_nodes(op="placeholder"))]))
+    given = [graph.placeholder(f"given_{i}")
+             for i, _ in enumerate(part.graph.find_nodes(op="placeholder"))]
+    call = graph.call_module("called", tuple(given))
     results = part.graph.output_node().args[0]
     is_tuple = isinstance(results, (tuple, list))
     graph.output(tuple(graph.call_function(operator.getitem, (call, i))
@@ -170,38 +193,40 @@ def _calling(part: fx.GraphModule, count: int) -> fx.GraphModule:
     return fx.GraphModule({"called": part}, graph)
 
 
-def _outcome(call: Callable, given: Sequence[Any], upstream: list[torch.Tensor]
-             ) -> list[torch.Tensor]:
-    """The results, and the gradients for `upstream`, which is made if it is empty."""
-    results = [x for x in call(*given) if isinstance(x, torch.Tensor)]
+def _outcome(made: Any, leaves: Sequence[Sequence[torch.Tensor]], upstream: list[torch.Tensor]
+             ) -> list[torch.Tensor | None]:
+    """The results, and for each group of leaves the sum of their gradients for `upstream`, which is
+    made if it is empty. None: no gradient."""
+    results = [x for x in (made if isinstance(made, (tuple, list)) else (made,))
+               if isinstance(x, torch.Tensor)]
     differentiable = [x for x in results if x.requires_grad]
-    leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
     if not upstream:
         upstream.extend(torch.randn_like(x) for x in differentiable)
     if not leaves or not differentiable:
-        return results
-    gradients = torch.autograd.grad(
-        differentiable, leaves, [x.to(y.dtype) for x, y in zip(upstream, differentiable)],
-        allow_unused=True)
-    return [*results, *(x for x in gradients if x is not None)]
+        return list(results)
+    gradients = iter(torch.autograd.grad(
+        differentiable, [leaf for group in leaves for leaf in group],
+        [x.to(y.dtype) for x, y in zip(upstream, differentiable)], allow_unused=True))
+    groups = ([x for x in itertools.islice(gradients, len(group)) if x is not None]
+              for group in leaves)
+    return [*results, *(functools.reduce(operator.add, group) if group else None
+                        for group in groups)]
 
 
-def _error(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
-    """The largest relative error of a tensor of floats, in the Euclidean norm."""
+def _error(found: Sequence[torch.Tensor | None], expected: Sequence[torch.Tensor | None]) -> float:
+    """The largest relative error of a tensor of floats, in the Euclidean norm. None is 0."""
     errors = [0.0]
     for x, y in zip(found, expected, strict=True):
-        if y.is_floating_point():
+        if x is None or y is None:
+            errors += [float(bool(z.any())) for z in (x, y) if z is not None]
+        elif y.is_floating_point():
             norm = torch.linalg.vector_norm(y.detach().float())
             distance = torch.linalg.vector_norm(x.detach().float() - y.detach().float())
             errors.append(float(distance / norm.clamp_min(1e-30)))
     return float(torch.tensor(errors).max())  # NaN if one is
 
 
-def _seconds(call: Callable, given: Sequence[Any], upstream: list[torch.Tensor]) -> float:
-    def run() -> None:
-        _outcome(call, given, upstream)
-
-    is_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in given)
+def _seconds(run: Callable[[], Any], is_gpu: bool) -> float:
     timed = _on_gpu if is_gpu else _on_host
     run()
     host = _on_host(run)

@@ -15,11 +15,10 @@ from coda_cpp._core import Error
 class Options:
     """`inner`: the backend that compiles the rest ("inductor", "aot_eager", or another one's name).
     `strict`: a linear layer that is left to PyTorch is an Error, unless the cost model left it.
-    `cost_model`: a region that would gain nothing is left to PyTorch. "predict" decides by
-    prediction, "measure" by timing the region once on this machine (measure.py), True by timing on
-    a GPU and by prediction elsewhere. `products`: "fp8" computes the products of bf16 regions in 8
-    bits in training (docs/fp8.md). `objective`: "speed" saves for the backward what is read faster
-    than recomputed."""
+    `cost_model`: a region that would gain nothing is left to PyTorch, by prediction or, with
+    "measure", by timing it once on this machine (measure.py). `products`: "fp8" computes
+    the products of bf16 regions in 8 bits in training (docs/fp8.md). `objective`: "speed" saves for
+    the backward what is read faster than recomputed."""
 
     inner: str = "inductor"
     strict: bool = False
@@ -27,12 +26,9 @@ class Options:
     products: str = ""
     objective: str = "memory"
 
-    def are_regions_timed(self, is_gpu: bool) -> bool:
-        return self.cost_model == "measure" or self.cost_model is True and is_gpu
-
 
 _CHOICES: dict[str, tuple] = {
-    "strict": (False, True), "cost_model": (False, True, "predict", "measure"),
+    "strict": (False, True), "cost_model": (False, True, "measure"),
     "products": ("", *_core.eight_bits_names()), "objective": ("memory", "speed")}
 
 

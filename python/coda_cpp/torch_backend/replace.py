@@ -76,11 +76,12 @@ class Region(torch.nn.Module):
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
                  results: Sequence[Result], needs: int, count: int, behind: Sequence[bool],
                  operands: Sequence[tuple[Any, torch.dtype, bool]],
-                 compared: Container[int] = (), rounded: Container[int] = ()) -> None:
+                 compared: Container[int] = (), rounded: Sequence[int] = ()) -> None:
         """`count`: the number of operands. The fp32 tensors from which weights were rounded follow
         the operands; `behind` says which of them are transposes. `operands`: for each one the fake
         tensor, its actual type, and whether it needs a gradient. `compared`: operands that need a
-        gradient but get none. `rounded`: operands whose gradient goes to the fp32 tensors."""
+        gradient but get none. `rounded`: for each fp32 tensor the operand that was rounded from
+        it, whose gradient it gets."""
         super().__init__()
         self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
@@ -219,7 +220,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     compared = [i for node, i in place.items() if node.meta.get(NEEDS) and node not in trained]
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
                   needs, len(inputs), are_turned, operands, compared,
-                  {sources[i][0] for i in rounded}), behind
+                  [sources[i][0] for i in rounded]), behind
 
 
 def _viewed(node: fx.Node) -> fx.Node:
