@@ -214,7 +214,7 @@ class Run:
         if DEVICE == "cuda":
             ms = statistics.median(self.ms)
             found |= {
-                "attention": f"cuDNN {torch.backends.cudnn.version()}", "ms": round(ms, 2),
+                "pytorchs_attention": f"cuDNN {torch.backends.cudnn.version()}", "ms": round(ms, 2),
                 "turns_ms": [round(ms, 2) for ms in self.ms],
                 "first_backends_over_it": round(statistics.median(first.ms) / ms, 3),
                 "tokens_per_second": round(1e3 * facts.batch * facts.sequence / ms),
