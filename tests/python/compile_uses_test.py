@@ -3,6 +3,7 @@
 that of the model as it is."""
 
 import copy
+import functools
 import os
 import tempfile
 import threading
@@ -14,6 +15,7 @@ import torch._dynamo
 from torch import nn
 from torch._dynamo.utils import counters
 from torch.nn import functional
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
 import coda_cpp
@@ -283,6 +285,32 @@ class CompiledUses(unittest.TestCase):
             curves.append(losses)
         torch.testing.assert_close(*map(torch.tensor, curves), rtol=1e-4, atol=1e-4)
         self.assertEqual(list(model.state_dict()), list(reference.state_dict()))
+
+    def test_what_is_around_flex_attention_is_fused(self):
+        # The functions of its mask are called in its graph, and none of them writes.
+        def is_seen(_, __, query, key):
+            return (key <= query) & (key > query - 9)
+
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+            def forward(self, x):
+                q, k, v = (y.unflatten(-1, (2, 16)).transpose(1, 2)
+                           for y in self.qkv(torch.relu(x)).chunk(3, -1))
+                return x + self.out(attention(q, k, v).transpose(1, 2).flatten(2))
+
+        blocks = create_block_mask(is_seen, None, None, 128, 128, device="cpu")
+        places = torch.arange(128)
+        seen = is_seen(None, None, places[:, None], places)
+        model, x, recorder = Attention(), torch.randn(2, 128, 32), Recorder(strict=True)
+        with torch.no_grad():  # on a CPU it has no backward
+            attention = functools.partial(flex_attention, block_mask=blocks)
+            found = torch.compile(model, backend=recorder)(x)
+            attention = functools.partial(functional.scaled_dot_product_attention, attn_mask=seen)
+            torch.testing.assert_close(found, model(x))
+        self.assertEqual([layer.is_fused for layer in recorder.reports[0].layers], [True] * 2)
 
     def test_small_regions_are_left_unless_asked_for(self):
         model, x = Mlp(), torch.randn(2, 4, 32)

@@ -392,7 +392,8 @@ class Calls(unittest.TestCase):
                  (functional.relu, (x,), {"inplace": False}),
                  (functional.dropout, (x, 0.5, True, False), {}), ("__add__", (x, x), {}),
                  (operator.getitem, (x, 0), {}), (torch.ops.aten.add.Tensor, (x, x), {}),
-                 (torch.isnan, (x,), {}), (torch.inner, (x, x), {})]
+                 (torch.isnan, (x,), {}), (torch.inner, (x, x), {}),
+                 (torch.ops.aten.index, (x, [x]), {})]
         for calls, expected in ((writes, True), (reads, False)):
             for target, arguments, named in calls:
                 graph = torch.fx.Graph()
@@ -402,6 +403,22 @@ class Calls(unittest.TestCase):
                                          else "call_function", target, given, told)
                 with self.subTest(str(target), named=list(named)):
                     self.assertEqual(higher_order.node_may_write(node), expected)
+
+    def test_of_pythons_operators_those_that_change_a_tensor(self):
+        tried = []
+        for name, function in vars(operator).items():
+            x, y, graph = torch.tensor([6, 5]), torch.tensor([3, 1]), torch.fx.Graph()
+            if name.startswith("_") or not callable(function):
+                continue
+            try:
+                function(x, y)
+            except Exception:  # noqa: BLE001 (another number of operands, or not for tensors)
+                continue
+            node = graph.call_function(function, (graph.placeholder("x"), graph.placeholder("y")))
+            with self.subTest(name):
+                self.assertEqual(higher_order.node_may_write(node), x.tolist() != [6, 5])
+            tried.append(name)
+        self.assertLessEqual({"add", "iadd", "and_", "iand", "or_", "ior", "lt"}, set(tried))
 
     def test_results_in_an_operands_memory(self):
         graph, given = torch.fx.Graph(), (torch.ones(3), torch.ones(3))

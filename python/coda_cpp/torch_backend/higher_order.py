@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -161,12 +162,14 @@ def node_may_write(node: fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return False
     name = getattr(node.target, "__name__", str(node.target))
+    if getattr(operator, name, None) is node.target:  # iadd writes, and_ does not
+        return name == "setitem" or name.startswith("i") and hasattr(
+            torch.Tensor, f"__{name}__") and name not in ("index", "invert")
     is_in_place = name.endswith("_") and not name.endswith("__") or name in (
-        "setitem", "batch_norm", "instance_norm")
-    is_operators = name.startswith("i") and hasattr(torch.Tensor, f"__{name}__")
+        "batch_norm", "instance_norm")
     is_asked_for = node.kwargs.get("inplace") or "out" in node.kwargs or (
         "dropout" in name and node.args[3:4] == (True,))
-    return bool(is_in_place or is_operators or is_asked_for)
+    return bool(is_in_place or is_asked_for)
 
 
 def _given(node: fx.Node, call: fx.Node) -> dict[fx.Node, Any]:
