@@ -16,6 +16,8 @@ BENCH ?=
 BUILD ?= build
 BUILD_SANITIZE ?= build-sanitize
 JOBS ?= $(shell nproc)
+# Some tests wait, for example for stopped processes, so one more than cores runs at a time.
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 
 # CMake from .venv and a compiler beside the system's, where the system's are too old.
 CMAKE ?= $(shell ls .venv/bin/cmake 2>/dev/null || echo cmake)
@@ -54,7 +56,7 @@ test: setup-python configure
 	@scripts/setup.sh judges > $(BUILD)/judges.log 2>&1 & \
 		$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests; built=$$?; \
 		wait $$! || { cat $(BUILD)/judges.log >&2; exit 1; }; exit $$built
-	CODA_REQUIRE_NVRTC=1 scripts/run_tests.sh $(BUILD) $(JOBS) -LE gpu
+	CODA_REQUIRE_NVRTC=1 scripts/run_tests.sh $(BUILD) $(TEST_JOBS) -LE gpu
 
 # The Python package's tests with the oldest and the newest PyTorch that it is for: six minutes and
 # 10 GB besides `make test`, which has the judges' version.
@@ -137,7 +139,7 @@ sanitize: setup
 	@scripts/setup.sh judges > $(BUILD_SANITIZE)/judges.log 2>&1 & \
 		$(CMAKE) --build $(BUILD_SANITIZE) -j $(JOBS) --target all_tests; built=$$?; \
 		wait $$! || { cat $(BUILD_SANITIZE)/judges.log >&2; exit 1; }; exit $$built
-	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS)
+	scripts/run_tests.sh $(BUILD_SANITIZE) $(TEST_JOBS)
 
 # Coverage-guided fuzzing of everything that reads a file or a network message, an hour for each
 # target: `make fuzz SECONDS_OF_EACH=60 FUZZ="config npz"`. An input that fails stays in build-fuzz.
