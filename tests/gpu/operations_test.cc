@@ -35,6 +35,8 @@ const AttentionCase kAttention[] = {
     {1, 19, 2, 1, 16, 8, false, 0, 0, DType::f32, {4, 15}},
     {2, 19, 4, 2, 16, 8, true, 5, 9, DType::f32, {}, true},
     {2, 19, 2, 1, 16, 24, false, 0, 0, DType::f32, {4, 8}, true},
+    // More tokens than the sum over tokens has threads.
+    {1, 1100, 1, 1, 16, 8, true, 2, 0, DType::f32, {}, true},
 };
 
 // In fp32; attention_test.cc has 16 bits.
