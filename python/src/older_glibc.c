@@ -12,14 +12,15 @@
 
 struct stat;
 
-/* Each of these is the same function under both versions, but for exp, log, log2 and pow, of which
-   the older also sets errno. */
+/* Each of these is the same function under both versions, but for exp, exp2, log, log2 and pow, of
+   which the older also sets errno. */
 #define OLDER(result, name, parameters, arguments)            \
   result older_##name parameters;                             \
   __asm__(".symver older_" #name ", " #name "@GLIBC_2.2.5");  \
   result __wrap_##name parameters { return older_##name arguments; }
 
 OLDER(double, exp, (double x), (x))
+OLDER(double, exp2, (double x), (x))
 OLDER(double, log, (double x), (x))
 OLDER(double, log2, (double x), (x))
 OLDER(double, pow, (double x, double y), (x, y))

@@ -3,9 +3,13 @@
 a remedy, and the process goes on. (Of a driver that does not start, and of versions:
 tests/gpu/bad_input_test.cc.)
 
-Libraries are opened once in a process, so each case has one of its own."""
+Libraries are opened once in a process, so each case has one of its own.
+
+A wheel's machine may also have an older glibc than the one it was built with."""
 
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -67,6 +71,18 @@ class Machine(unittest.TestCase):
     def test_an_old_compiler_of_kernels(self):
         self._told("kernels", "NVRTC.* is too old: it has no function nvrtc"
                    ".*Remedy", CODA_NVRTC=_NO_SUCH)
+
+
+class Wheels(unittest.TestCase):
+    def test_names_of_a_newer_glibc_are_those_that_wheels_replace(self):
+        said = subprocess.run(["nm", "-D", "--undefined-only", _core.__file__], check=True,
+                              capture_output=True, text=True).stdout
+        versions = dict(re.findall(r" U (\w+)@GLIBC_2\.(\d+)", said))
+        self.assertIn("exp", versions)
+        text = (pathlib.Path(__file__).parents[2] / "python/src/older_glibc.c").read_text()
+        replaced = re.findall(r"^OLDER\([^,]*, (\w+)|^HIDDEN \w+ (?:__wrap_)?(\w+)", text, re.M)
+        self.assertEqual({name for name, version in versions.items() if int(version) > 28}
+                         - {one or other for one, other in replaced}, set())
 
 
 if __name__ == "__main__":
