@@ -28,8 +28,11 @@ Value rebuild(Graph& graph, const Node& like, const std::vector<Value>& x) {
       for (size_t s = 0; s < like.transposes.size(); ++s) {
         segments.push_back({x[2 * s], x[2 * s + 1], like.transposes[s]});
       }
-      invariant(like.which == 0, "products of a layer that is run again are not rebuilt");
-      return matmul(segments);
+      const Value made = matmul(segments);
+      if (like.which == 0 || graph.node(made.id).op != Op::matmul) return made;
+      Node again = graph.node(made.id);  // of a layer that is run again
+      again.which = like.which;
+      return graph.value(graph.intern(std::move(again)));
     }
     case Op::split_pair: return split_pair(x[0], like.dim, like.which);
     case Op::merge_pairs: return merge_pairs(x[0], x[1], like.dim);

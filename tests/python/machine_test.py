@@ -10,6 +10,7 @@ A wheel's machine may also have an older glibc than the one it was built with.""
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,7 +76,8 @@ class Machine(unittest.TestCase):
 
 class Wheels(unittest.TestCase):
     def test_names_of_a_newer_glibc_are_those_that_wheels_replace(self):
-        said = subprocess.run(["nm", "-D", "--undefined-only", _core.__file__], check=True,
+        nm = shutil.which("nm", path=os.defpath)  # of the compiler; PATH may be empty here
+        said = subprocess.run([nm, "-D", "--undefined-only", _core.__file__], check=True,
                               capture_output=True, text=True).stdout
         versions = dict(re.findall(r" U (\w+)@GLIBC_2\.(\d+)", said))
         self.assertIn("exp", versions)
