@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last kernel of attention's backward if there are sinks: their gradient. A sink is a score
-// whose value is 0, so its gradient is -sum over the queries of p dy·y, where p = exp(sink - lse).
-// Invariant: the order of the sum is fixed, so results are bitwise repeatable.
+// The gradient of sinks, the last kernel of attention's backward if there are sinks. A sink is a
+// logit whose exponential is added only to the denominator of softmax. Its probability is p =
+// exp(sink - lse), and its gradient is the sum of -p dy·y over all queries. Invariant: the order of
+// the sum is fixed, so results are bitwise repeatable.
 #pragma once
 
 #include "device/attention/sizes.cuh"

@@ -33,8 +33,8 @@ struct AttentionSizes {
   // i32 [rows, 2]: the span of the token's document in its sequence. Tokens see their document
   // only. data is 0 if each sequence is one document.
   HeadRows documents = {};
-  // fp32 [heads]: the score of each head's sink, which softmax counts and which has no value. 0 if
-  // there are none.
+  // Address of fp32 [heads]: a logit of each head whose exponential is added only to the
+  // denominator of softmax. 0: there are no sinks.
   u64 sinks = 0;
 
   constexpr u32 group() const { return heads / kv_heads; }

@@ -93,7 +93,8 @@ struct OnlineSoftmax {
   }
 
   // After the last block: the factor that normalises each output row, and each row's log-sum-exp.
-  // A value (ScoreForm) times `unit` is a score. With kSink, `sink` is one more score of each row.
+  // A value (ScoreForm) times `unit` is a score. With kSink, exp(sink) is added to each
+  // row's denominator.
   template <bool kSink>
   __device__ __forceinline__ void finish(float (&inverse)[kOwnRows], float (&lse)[kOwnRows],
                                          float unit, float sink) const {

@@ -28,7 +28,7 @@ struct HeadShape {
   u32 value_dim = 64;  // of values and outputs
   bool capped = false;
   bool packed = false;  // with documents (AttentionSizes)
-  bool sinks = false;   // with sinks (AttentionSizes), which only the forward reads
+  bool sinks = false;   // with sinks (AttentionSizes); in the backward only tiles depend on it
 
   // attention_backward_keys accumulates this share of the columns in each CTA, because the
   // accumulators of larger heads do not fit. Each part computes all scores.
@@ -93,7 +93,7 @@ constexpr Tiles forward_tiles(const HeadShape& head) {
 }
 constexpr Tiles backward_queries_tiles(const HeadShape& head) {
   const u32 rows = larger(head.columns(), head.value_columns()) <= 128 ? 32 : 16;
-  // With a soft-cap and sinks, 128 columns leave no registers for more keys.
+  // With 128 columns and a soft-cap, 32 keys take all registers, and with sinks they spill.
   const u32 most = rows == 16 || head.columns() <= 80 ? 48 : head.capped && head.sinks ? 16 : 32;
   return fitting(head, rows, most, rows * head.columns() / kWarpSize, 2, backward_queries_bytes);
 }

@@ -164,8 +164,8 @@ __device__ __forceinline__ float load_lse(const AttentionBackward& in, u32 row, 
   return load_element<Element::f32>(in.lse, static_cast<u64>(row) * in.lse_stride + head);
 }
 
-// One warp per query row of a head: dq = sum over keys of ds k. With sinks, it also writes the
-// row's numbers for attention::sink_gradient() to `numbers`, with as many tokens as a sequence has.
+// One warp per query row of a head: dq = sum over keys of ds k. With sinks, it also stores the
+// row's QueryNumbers (attention/sinks.cuh) in `numbers`, without padding.
 template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_backward_queries(const AttentionBackward& in, HeadRows dq,
                                                            u64 numbers) {

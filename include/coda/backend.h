@@ -127,11 +127,11 @@ class Backend {
     TensorView host;  // dense, of the same type and size; any host memory
   };
   virtual std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies);
-  // Runs `copies`, a function that calls start_copy_in and start_copy_out, such that the copies
-  // overlap with work that is started later. They begin when all earlier work, and the copies of
-  // earlier calls of overlap(), are complete. Calling the result makes the device, not the host,
-  // wait: work that is started after this call begins when the copies are complete. Both calls may
-  // be recorded by record(). A backend in the host's memory copies before overlap() returns.
+  // Calls `copies`, which calls start_copy_in and start_copy_out, and overlaps these copies with
+  // later work. The copies wait for all earlier work and for the copies of earlier calls of
+  // overlap(). Calling the returned function makes later work wait for the copies on the device;
+  // the host does not wait. record() can record both calls. A backend in the host's memory copies
+  // before overlap() returns.
   virtual std::function<void()> overlap(const std::function<void()>& copies);
   // Marks the current point in the backend's work. Calling the result waits until the device has
   // passed that point.

@@ -153,7 +153,7 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     """Attention of [batch, tokens, heads, size], and the log-sum-exp of the scores as float32
     [batch, tokens, heads]. spans, int32 [batch * tokens, 2]: for each token of the batch the first
     token of its document and the one behind the last; both ascend. Window and softcap: 0 for none.
-    sinks, float32 [heads]: one more score of each row, which has no value.
+    sinks, float32 [heads]: logits whose exponentials are only in the denominator of softmax.
     """
     made = query.new_empty((*query.shape[:3], value.shape[3]))
     sums = query.new_empty(query.shape[:3], dtype=torch.float32)

@@ -343,9 +343,9 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     a document may be empty. Tokens behind the last document see nothing: their results and
     gradients are 0, if all their elements are finite.
 
-    sinks, of any floating-point type [heads]: one more score of each row of a head, without a
-    value, as gpt-oss learns it. Softmax counts it, so the shares of the values sum to less than 1.
-    It is neither scaled nor capped.
+    sinks, of any floating-point type [heads]: a logit of each head whose exponential is added only
+    to the denominator of softmax (gpt-oss), so the weights of the values sum to less than 1. It is
+    neither scaled nor capped.
 
     All tensors have one type: float32, bfloat16 or float16; autocast converts them. On a GPU heads
     have at most 256 elements, and float32 does not use tensor cores and is slow. Transposed

@@ -188,7 +188,7 @@ const void* row_as(DType packed, const GemmOperand& operand, int64_t row, int64_
   const auto* data = static_cast<const float*>(scales.data);
   const float* of_row =
       data + (scales.rows == view.rows ? row : row / kScaleSpan) * scales.row_stride;
-  const float scale = of_row[col / kScaleSpan];  // fp32 blocks of k are at most one span
+  const float scale = of_row[col / kScaleSpan];  // a block of k in fp32 is within one span
   for (int64_t j = 0; j < count; ++j) values[j] *= scale;
   return buffer;
 }

@@ -100,7 +100,8 @@ std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const Dim
     values[i] = rounded_to(decl.dtype, values[i]);
   }
   if (use.use == Use::place && !values.empty()) {
-    // The places at both ends and those next to them, which few random ones would be.
+    // Few random indices are at the ends of the range, where mistakes are frequent, so the first
+    // two and the last two are set.
     const int64_t ends[] = {range.least, range.most, range.least + 1, range.most - 1};
     const size_t at = random() % values.size();
     for (size_t i = 0; i < std::min(std::size(ends), values.size()); ++i)

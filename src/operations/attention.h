@@ -24,10 +24,10 @@ struct AttentionShape {
   bool causal = true;          // token i sees tokens j <= i
   int64_t window = 0;          // and of those j > i - window; 0: all
   bool has_documents = false;  // a token sees only tokens of its document
-  bool has_sinks = false;      // a head has a score without a key, `sinks`, that softmax counts
+  bool has_sinks = false;      // each head has a logit in the denominator of softmax only
 
   int64_t group() const { return heads / kv_heads; }
-  // The optional operands of a call with this number of operands.
+  // The places of the optional operands among this number of operands.
   size_t documents(size_t operands) const { return operands - (has_sinks ? 2 : 1); }
   static size_t sinks(size_t operands) { return operands - 1; }
   // Whether a tensor of a call is `sinks` or, of the backward, its gradient.
@@ -68,8 +68,8 @@ CpuKernel prepare_attention(const OperationCall& call, int threads);
 CpuKernel prepare_attention_backward(const OperationCall& call, int threads);
 std::vector<GpuKernel> attention_kernels(const OperationCall& call);
 std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call);
-// Whether the kernels of the two functions above were measured to be faster than cuDNN's, forward
-// and backward, for the heads of this call on its GPU: 64, 96 and 128 on Hopper
+// Whether attention_kernels() and attention_backward_kernels() are faster than cuDNN for the head
+// size and the GPU of this call. By measurement these are heads of 64, 96 and 128 on Hopper
 // (lab/notebook/hopper.md).
 bool own_attention_is_fastest(const OperationCall& call);
 // `shape`: its rows are the newest tokens.

@@ -181,7 +181,8 @@ std::vector<GpuKernel> hopper_backward(const OperationCall& call, const Call& c)
   return kernels;
 }
 
-// All tensors have the type of the first, but for documents, sinks and one.
+// Checks the types. All tensors have the type of the first one, except documents (i32), sinks (f32)
+// and the tensor number `other`.
 Call checked(const OperationCall& call, const AttentionShape& a, size_t other, DType others_type) {
   const int64_t rows = call.tensors[0].rows;
   for (int64_t dim : {a.head_dim, a.value_dim})

@@ -577,26 +577,21 @@ TEST(Attention, BadCallsAreRefusedWithTheReason) {
               HasSubstr("attribute \"documents\" must be 1 if the operand is given, or 0"));
   EXPECT_THAT(message([](auto& c, auto&) { c.attributes["documents"] = 1; }),
               HasSubstr("it has 3 inputs, not 4"));
-  const auto with_documents = [&](DType type, int64_t cols) {
+  const auto with = [&](const char* operand, Shape shape, DType type) {
     return message([=](auto& c, auto& d) {
-      c.attributes["documents"] = 1;
-      c.inputs.push_back("documents");
-      d.insert(d.begin() + 3, {"documents", {16, cols}, type});
+      c.attributes[operand] = 1;
+      c.inputs.push_back(operand);
+      d.insert(d.begin() + 3, {operand, shape, type});
     });
   };
-  EXPECT_EQ(with_documents(DType::i32, 2), "accepted");
-  EXPECT_THAT(with_documents(DType::f32, 2), HasSubstr("'documents' is f32; it must be i32"));
-  EXPECT_THAT(with_documents(DType::i32, 1), HasSubstr("documents must be [16, 2], not [16, 1]"));
-  const auto with_sinks = [&](DType type, int64_t cols) {
-    return message([=](auto& c, auto& d) {
-      c.attributes["sinks"] = 1;
-      c.inputs.push_back("sinks");
-      d.insert(d.begin() + 3, {"sinks", {1, cols}, type});
-    });
-  };
-  EXPECT_EQ(with_sinks(DType::f32, 4), "accepted");
-  EXPECT_THAT(with_sinks(DType::bf16, 4), HasSubstr("'sinks' is bf16; it must be f32"));
-  EXPECT_THAT(with_sinks(DType::f32, 2), HasSubstr("sinks must be [1, 4], not [1, 2]"));
+  EXPECT_EQ(with("documents", {16, 2}, DType::i32), "accepted");
+  EXPECT_THAT(with("documents", {16, 2}, DType::f32),
+              HasSubstr("'documents' is f32; it must be i32"));
+  EXPECT_THAT(with("documents", {16, 1}, DType::i32),
+              HasSubstr("documents must be [16, 2], not [16, 1]"));
+  EXPECT_EQ(with("sinks", {1, 4}, DType::f32), "accepted");
+  EXPECT_THAT(with("sinks", {1, 4}, DType::bf16), HasSubstr("'sinks' is bf16; it must be f32"));
+  EXPECT_THAT(with("sinks", {1, 2}, DType::f32), HasSubstr("sinks must be [1, 4], not [1, 2]"));
   EXPECT_THAT(message([](auto& c, auto& d) { c.inputs.pop_back(), d.pop_back(); }),
               HasSubstr("it has 2 inputs, not 3"));
 }

@@ -292,9 +292,9 @@ __device__ __forceinline__ void with_numbers(SharedAddress numbers, Visit visit)
   }
 }
 
-// Run by a consumer. A step issues five products to the tensor cores, which run them in order:
-// scores, dy · valuesᵀ, dv, dq, dk. The consumer computes the exponentials while dy · valuesᵀ runs,
-// and ds while dv runs. It issues the scores of the next step before dk has ended.
+// The loop of a consumer warpgroup. Each step issues five matrix products, which the tensor cores
+// execute in this order: scores, dy · valuesᵀ, dv, dq, dk. The warpgroup computes exponentials
+// during dy · valuesᵀ, and ds during dv. It issues the scores of the next step during dk.
 template <HeadShape kHead, BackwardTiles kTiles>
 __device__ __forceinline__ void compute_gradients(const BackwardShared<kHead, kTiles>& shared,
                                                   const KeyTile<kHead, kTiles>& tile, u32 consumer,

@@ -8,9 +8,10 @@ other mask is kept. It is copied if its last dimension is not contiguous, becaus
 that: in T5's bias the heads are contiguous instead.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
-With a soft-cap, a window or sinks it becomes a call of coda_cpp::attention (_attention.py),
-because PyTorch has no fast path for them. On a GPU for which coda_cpp::attention is faster than
-PyTorch's kernels, a call without a mask becomes one too, unless it has little work.
+PyTorch has no fast path for a soft-cap, a window or sinks, so attention with one of these becomes a
+call of coda_cpp::attention (_attention.py). On GPUs on which coda_cpp::attention is faster than
+PyTorch's kernels, it also replaces scaled_dot_product_attention without a mask, except for small
+calls.
 
 Where lengths vary, cuDNN is not used: it compiles a graph for every new length. On an H200 with
 PyTorch 2.11 this takes 120 ms of a step, of which the GPU works 20.

@@ -162,7 +162,7 @@ def node_may_write(node: fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return False
     name = getattr(node.target, "__name__", str(node.target))
-    if getattr(operator, name, None) is node.target:  # iadd writes, and_ does not
+    if getattr(operator, name, None) is node.target:  # iadd writes its operand, and_ does not
         return name == "setitem" or name.startswith("i") and hasattr(
             torch.Tensor, f"__{name}__") and name not in ("index", "invert")
     is_in_place = name.endswith("_") and not name.endswith("__") or name in (

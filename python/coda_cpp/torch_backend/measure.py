@@ -135,8 +135,8 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable) -> tuple[
         upstream: list[torch.Tensor] = []
 
         def ours() -> list[torch.Tensor | None]:
-            # A rounded weight's gradient goes to the fp32 tensor, which follows the operands. If
-            # the region reads the weight in two ways, each has such a tensor.
+            # If autocast rounded a weight, the region has the gradient of the fp32 weight, which
+            # follows the operands. A weight that the region reads in two layouts follows twice.
             made = region(*(x.detach() if i in region.rounded else x
                             for i, x in enumerate(given)))
             leaves = [[len(places) + j for j, of in enumerate(region.rounded) if of == i] or [i]
@@ -214,7 +214,8 @@ def _outcome(made: Any, leaves: Sequence[Sequence[torch.Tensor]], upstream: list
 
 
 def _error(found: Sequence[torch.Tensor | None], expected: Sequence[torch.Tensor | None]) -> float:
-    """The largest relative error of a tensor of floats, in the Euclidean norm. None is 0."""
+    """The largest relative error of a tensor of floats, in the Euclidean norm. None counts
+    as zeros."""
     errors = [0.0]
     for x, y in zip(found, expected, strict=True):
         if x is None or y is None:

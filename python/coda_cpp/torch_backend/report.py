@@ -16,7 +16,9 @@ from coda_cpp.torch_backend.replace import Region
 # Host time in seconds of an operator's call with eight tensors, including PyTorch's dispatch
 # (bench/peers/host_time_torch.py). A region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
-_NOISE = 1.02  # of two measured times; within it a region is fused, because it takes less memory
+# A region that is slower by less than this factor is fused: measurements are no more exact, and
+# fusion saves memory.
+_NOISE = 1.02
 
 FAULT = "a fault of this backend, not of the model"
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognises attention that is written out as operations: softmax(query·keyᵀ * scale + mask)·value,
 with or without a soft-cap of the scores, as Hugging Face's attn_implementation="eager" computes it.
-With sinks (gpt-oss) a column of theirs is appended to the scores, and dropped behind the softmax.
+With sinks (gpt-oss), the model appends them to the scores as a column, and drops this column after
+the softmax.
 
 Nothing but the formula may read the scores or the weights, so a model that returns its weights is
 not recognised. Conversions within the formula are dropped: they only round.
@@ -31,7 +32,8 @@ _FACTORS = {_aten.mul.Tensor: True, _aten.mul.Scalar: True,
 class Formula:
     """softmax(cap(query·keyᵀ * scale) + mask)·value of [batch, heads, tokens, size], where cap(x)
     is softcap * tanh(x / softcap), or x if softcap is 0. Key and value may have another type than
-    the formula's products. sinks: [1, heads, 1, 1], one more score of each row of a head."""
+    the formula's products. sinks: [1, heads, 1, 1], logits that are only in the
+    denominator of softmax."""
 
     query: fx.Node
     key: fx.Node
@@ -106,8 +108,8 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
 
 
 def _joined(node: Any, written: Container[fx.Node]) -> tuple[fx.Node, fx.Node]:
-    """The masked scores and the sinks, [1, heads, 1, 1], whose concatenation the node is. The
-    maximum of its rows may be subtracted: softmax has the same result."""
+    """The masked scores and the sinks, [1, heads, 1, 1], of a node that concatenates them. If the
+    model subtracts the maximum of each row, the softmax is the same."""
     node = _inner(node, written)
     if node.target is _aten.sub.Tensor and not node.kwargs:
         joined, shift = node.args

@@ -9,10 +9,10 @@ namespace coda {
 // Replaces each saved input of a recomputed layer by two temporaries, one of the forward and one of
 // the backward, and adds the copies between them and the host's memory to Plan::host_copies.
 //
-// The copy to the host begins after the input's last write, and must be complete before the input
-// of the next layer is written. The copy back begins when the backward first reads the input of the
-// layer above, and must be complete before this layer's backward reads it. So a phase never holds
-// more than two such inputs.
+// In the forward, an input is copied to the host after its last write, and the copy ends before the
+// input of the next layer is written. In the backward, the input of layer i is copied back during
+// the backward of layer i + 1, and the copy ends before the backward of layer i reads it. So at
+// most two of these inputs are on the GPU at a time.
 //
 // These stay saved: the input of the last recomputed layer, which the backward reads first; tensors
 // that have views; and tensors that a loop over row blocks uses. If no input moves, a note of the
