@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mainloop of a tile: all threads copy operand blocks asynchronously into a ring of
-// shared-memory stages, and each warp multiplies the blocks that have arrived with mma.sync. A
-// stage is 128 bytes deep along K and consists of rows of 128 bytes, swizzled (swizzle_128b). For
-// an operand that is contiguous along K, a row holds one outer index. For any other operand (of
-// 16-bit elements), a row holds one k of a panel of 64 outer indices. In shared memory, kBlockK,
-// kStepK and k count 16-bit elements; there are twice as many 8-bit elements in the same bytes.
+// shared-memory stages (operand_copy.cuh), and each warp multiplies the blocks that have arrived
+// with mma.sync.
+//
+// A block has four steps along K. While a warp multiplies the fragments of one step, it loads those
+// of the next, also across the border of two blocks, and issues part of the copies of the block
+// that is `stages - 1` ahead. So the tensor cores wait neither for shared memory nor for the
+// barrier. All of this is one basic block, because the compiler schedules only within one:
+// operands whose rows do not begin at multiples of 16 bytes have a loop of their own.
+// In shared memory, kBlockK, kStepK and k count 16-bit elements; there are twice as many 8-bit
+// elements in the same bytes.
 // Invariant: all threads synchronise between the last read of a stage and the next copy into it.
 #pragma once
 
@@ -12,35 +17,11 @@
 #include "device/ptx/barrier.cuh"
 #include "device/ptx/matrix_move.cuh"
 #include "device/sm80/block_scales.cuh"
-#include "device/sm80/config.cuh"
-#include "device/sm80/ptx/async_copy.cuh"
+#include "device/sm80/operand_copy.cuh"
 #include "device/sm80/ptx/mma.cuh"
+#include "device/values/unrolled.cuh"
 
 namespace coda::device::sm80 {
-
-inline constexpr u32 kPieceBytes = 16;  // what a thread copies at a time
-
-// The rectangle of a tensor that a GEMM reads as one operand. Elements outside the rectangle are
-// zero.
-struct StoredOperand {
-  u64 address;  // of the tensor's first element
-  u32 stride;   // elements between rows
-  u32 rows;     // number of rows of the rectangle
-  u32 columns;
-  u32 first_row;  // where the rectangle begins in the tensor
-  u32 first_column;
-
-  template <u32 kBytes>  // of an element
-  __device__ __forceinline__ u64 element(u32 row, u32 column) const {
-    return address + (static_cast<u64>(first_row + row) * stride + first_column + column) * kBytes;
-  }
-  // Whether each piece of a row begins at a multiple of 16 bytes.
-  template <u32 kBytes>
-  __device__ __forceinline__ bool is_aligned() const {
-    return (address + static_cast<u64>(first_column) * kBytes) % kPieceBytes == 0 &&
-           stride % (kPieceBytes / kBytes) == 0;
-  }
-};
 
 template <Config kConfig, class Space>
 struct Mainloop {
@@ -50,7 +31,7 @@ struct Mainloop {
   static constexpr u32 kBlocks = kConfig.blocks_m(kTraits);
   static constexpr u32 kFragmentsN = kConfig.group_columns(kTraits) / kFragmentColumns;
   static constexpr u32 kBytes = bytes_of(kConfig.element);
-  static constexpr u32 kPiece = kPieceBytes / kBytes;  // elements
+  static constexpr u32 kSteps = kBlockK / kStepK;  // of a block
   // The accumulators of one thread. A fragment of 16 base columns has eight values, in the order in
   // which an epilogue reads them.
   using Accumulators = float[kBlocks][kTraits.parts][kFragmentsN][2][4];
@@ -75,151 +56,192 @@ struct Mainloop {
         }
       }
     }
+    if (are_aligned(arguments)) {
+      run<true>(arguments, tile, group_row, group_column, accumulators);
+    } else {
+      run<false>(arguments, tile, group_row, group_column, accumulators);
+    }
+  }
+
+ private:
+  static constexpr u32 kParts = kTraits.loaded_parts();
+  static constexpr u32 kPartColumns = kConfig.tile_n / kParts;
+  using CopyOfA = OperandCopy<kConfig.major_a(), kConfig.tile_m, kBytes>;
+  using CopyOfB = OperandCopy<kConfig.major_b(), kPartColumns, kBytes>;
+  static constexpr u32 kPieces = CopyOfA::kPieces + kParts * CopyOfB::kPieces;
+  // The steps of a block that copy. The block after the next must have time to arrive.
+  static constexpr u32 kCopyingSteps = kConfig.stages == 2 || kConfig.promotes ? 1 : kSteps - 1;
+
+  template <class Arguments>
+  __device__ __forceinline__ static bool are_aligned(const Arguments& arguments) {
+    bool all = true;
+#pragma unroll
+    for (u32 segment = 0; segment < kTraits.segments; ++segment) {
+      all = all && Space::a(arguments, segment).template is_aligned<kBytes>();
+#pragma unroll
+      for (u32 part = 0; part < kParts; ++part)
+        all = all && Space::b(arguments, segment, part).template is_aligned<kBytes>();
+    }
+    return all;
+  }
+
+  // The copies of a thread, block after block through all segments of K. After the last block they
+  // fill stages with zeros.
+  template <class Arguments>
+  struct Copies {
+    const Arguments& arguments;
+    TileCoord tile;
+    CopyOfA a;
+    CopyOfB b[kParts];
+    u32 segment;
+    u32 left;  // blocks of the segment
+
+    __device__ __forceinline__ Copies(const Arguments& arguments, TileCoord tile)
+        : arguments(arguments), tile(tile) {
+      begin(0);
+    }
+    __device__ __forceinline__ void begin(u32 next) {
+      segment = next;
+      left = Space::k_blocks(arguments, next);
+      a = CopyOfA(Space::a(arguments, next), tile.m);
+#pragma unroll
+      for (u32 part = 0; part < kParts; ++part)
+        b[part] = CopyOfB(Space::b(arguments, next, part), operand_column(kTraits, tile.n));
+    }
+    // Called before the copies of a block.
+    __device__ __forceinline__ void enter_segment() {
+#pragma unroll
+      for (u32 next = 1; next < kTraits.segments; ++next) {
+        if (left == 0 && segment == next - 1) begin(next);
+      }
+    }
+    // Copies the pieces of step kStep of kOf.
+    template <bool kAligned, u32 kStep, u32 kOf>
+    __device__ __forceinline__ void copy(SharedAddress stage) const {
+      constexpr u32 kFirst = kStep * kPieces / kOf;
+      unrolled<(kStep + 1) * kPieces / kOf - kFirst>([&](auto index) {
+        constexpr u32 kPiece = kFirst + decltype(index)::value;
+        if constexpr (kPiece < CopyOfA::kPieces) {
+          a.template copy<kAligned>(kPiece, stage);
+        } else {
+          constexpr u32 kPart = (kPiece - CopyOfA::kPieces) / CopyOfB::kPieces;
+          b[kPart].template copy<kAligned>(
+              (kPiece - CopyOfA::kPieces) % CopyOfB::kPieces,
+              stage + (kConfig.stage_bytes_a() + kPart * (kPartColumns * kSwizzleBytes)));
+        }
+      });
+    }
+    // Called after the copies of a block.
+    __device__ __forceinline__ void commit() {
+      commit_copies();
+      a.advance();
+#pragma unroll
+      for (u32 part = 0; part < kParts; ++part) b[part].advance();
+      if constexpr (kTraits.segments > 1) --left;
+    }
+    template <bool kAligned>
+    __device__ __forceinline__ void copy_block(SharedAddress stage) {
+      enter_segment();
+      copy<kAligned, 0, 1>(stage);
+      commit();
+    }
+  };
+
+  // What a thread loads of one step: 16 rows and 16 columns for each fragment.
+  struct Fragments {
+    u32 a[kBlocks][4];
+    u32 b[kTraits.parts][kFragmentsN][4];
+  };
+
+  // The places in a stage from which a lane loads its first fragments of both operands.
+  struct Lane {
+    u32 a;
+    u32 b;
+  };
+
+  template <bool kAligned, class Arguments>
+  __device__ __forceinline__ void run(const Arguments& arguments, TileCoord tile, u32 group_row,
+                                      u32 group_column, Accumulators& accumulators) const {
     u32 blocks = 0;
 #pragma unroll
     for (u32 segment = 0; segment < kTraits.segments; ++segment)
       blocks += Space::k_blocks(arguments, segment);
+    Copies<Arguments> copies(arguments, tile);
 #pragma unroll
-    for (u32 block = 0; block + 1 < kConfig.stages; ++block) load(arguments, tile, block, block);
-    u32 stage = 0;
-    for (u32 block = 0; block < blocks; ++block) {
-      // The scales arrive while the threads wait for the stage.
-      const Scales scales(arguments, tile, group_row, group_column, block);
-      wait_for_copies<kConfig.stages - 2>();
-      __syncthreads();
-      const u32 free = stage == 0 ? kConfig.stages - 1 : stage - 1;
-      load(arguments, tile, block + kConfig.stages - 1, free);
-      const SharedAddress own = stages + stage * kConfig.stage_bytes();
-      if constexpr (kConfig.promotes) {
-        multiply_and_promote(own, group_row, group_column, scales, accumulators);
-      } else {
-        multiply(own, group_row, group_column, accumulators);
+    for (u32 block = 0; block + 1 < kConfig.stages; ++block)
+      copies.template copy_block<kAligned>(stages + block * kConfig.stage_bytes());
+    const Lane lane = lane_of(group_row, group_column);
+    SharedAddress stage = stages;
+    SharedAddress free = stages + (kConfig.stages - 1) * kConfig.stage_bytes();
+    const auto advance = [&] {
+      free = stage;
+      const bool is_last = stage == stages + (kConfig.stages - 1) * kConfig.stage_bytes();
+      stage = is_last ? stages : stage + kConfig.stage_bytes();
+    };
+    if constexpr (kConfig.promotes) {
+      for (u32 block = 0; block < blocks; ++block) {
+        // The scales arrive while the threads wait for the stage.
+        const Scales scales(arguments, tile, group_row, group_column, block);
+        wait_for_stage();
+        copies.template copy_block<kAligned>(free);
+        multiply_and_promote(stage, lane, scales, accumulators);
+        advance();
       }
-      stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
+    } else {
+      Fragments fragments[2];  // of this step and the next, in turns
+      wait_for_stage();
+      load_fragments(fragments[0], stage, lane, 0);
+      for (u32 block = 0; block < blocks; ++block) {
+        copies.enter_segment();
+        unrolled<kSteps>([&](auto index) {
+          constexpr u32 kStep = decltype(index)::value;
+          if constexpr (kStep + 1 == kSteps) {
+            // The block's last fragments are loaded, so its stage is free for copies.
+            copies.commit();
+            wait_for_stage();
+            advance();
+          }
+          load_fragments(fragments[(kStep + 1) % 2], stage, lane, (kStep + 1) % kSteps);
+          if constexpr (kStep < kCopyingSteps)
+            copies.template copy<kAligned, kStep, kCopyingSteps>(free);
+          multiply(fragments[kStep % 2], accumulators);
+        });
+      }
     }
     wait_for_copies<0>();
   }
 
- private:
-  // Copies the K block with number `block`, counted over all segments. After the last block,
-  // commits an empty group of copies.
-  template <class Arguments>
-  __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile, u32 block,
-                                       u32 stage) const {
-    const SharedAddress a = stages + stage * kConfig.stage_bytes();
-    constexpr u32 kPartColumns = kConfig.tile_n / kTraits.loaded_parts();
-    u32 index = block;
-    bool is_loaded = false;
-#pragma unroll
-    for (u32 segment = 0; segment < kTraits.segments; ++segment) {
-      const u32 own = Space::k_blocks(arguments, segment);
-      if (!is_loaded && index < own) {
-        is_loaded = true;
-        copy<kConfig.major_a(), kConfig.tile_m>(a, Space::a(arguments, segment), tile.m,
-                                                index * kConfig.block_k());
-#pragma unroll
-        for (u32 part = 0; part < kTraits.loaded_parts(); ++part) {
-          copy<kConfig.major_b(), kPartColumns>(
-              a + kConfig.stage_bytes_a() + part * (kPartColumns * kSwizzleBytes),
-              Space::b(arguments, segment, part), operand_column(kTraits, tile.n),
-              index * kConfig.block_k());
-        }
-      }
-      index -= own;
-    }
-    commit_copies();
+  // Waits until all copies of the oldest block have arrived and no thread reads older stages.
+  __device__ __forceinline__ static void wait_for_stage() {
+    wait_for_copies<kConfig.stages - 2>();
+    __syncthreads();
   }
 
-  // Copies a block of kOuter rows or columns and 128 bytes along K that begins at `outer` and `k`.
-  template <Major kMajor, u32 kOuter>
-  __device__ __forceinline__ static void copy(SharedAddress to, const StoredOperand& operand,
-                                              u32 outer, u32 k) {
-    constexpr u32 kRowPieces = kSwizzleBytes / kPieceBytes;  // in a row of 128 bytes
-    constexpr u32 kPieces = kOuter * kRowPieces;
-    static_assert(kPieces % kThreads == 0 && (kMajor == Major::k || kBytes == kElementBytes));
-    const bool is_aligned = operand.template is_aligned<kBytes>();
-#pragma unroll 4
-    for (u32 i = 0; i < kPieces / kThreads; ++i) {
-      const u32 piece = i * kThreads + threadIdx.x;
-      const u32 line = piece / kRowPieces;  // the row of 128 bytes
-      const u32 inside = piece % kRowPieces * kPiece;
-      const SharedAddress place = to + swizzle_128b(line * kSwizzleBytes + inside * kBytes);
-      const u32 row = kMajor == Major::k ? outer + line : k + line % kBlockK;
-      const u32 column =
-          kMajor == Major::k ? k + inside : outer + line / kBlockK * kOuterPanel + inside;
-      const bool exists = row < operand.rows && column < operand.columns;
-      const u32 count = exists ? smaller(kPiece, operand.columns - column) : 0;
-      const u64 from = exists ? operand.template element<kBytes>(row, column) : operand.address;
-      if (is_aligned) {
-        copy_async(place, from, count * kBytes);
-      } else {
-        copy_by_elements(place, from, count);
+  __device__ __forceinline__ static void multiply(const Fragments& step,
+                                                  Accumulators& accumulators) {
+#pragma unroll
+    for (u32 part = 0; part < kTraits.parts; ++part) {
+#pragma unroll
+      for (u32 fragment = 0; fragment < kFragmentsN; ++fragment) {
+#pragma unroll
+        for (u32 block = 0; block < kBlocks; ++block)
+          multiply_fragment(accumulators[block][part][fragment], step.a[block],
+                            step.b[part][fragment]);
       }
     }
   }
 
-  __device__ __forceinline__ static void copy_by_elements(SharedAddress to, u64 from, u32 count) {
-    u32 words[kPieceBytes / 4] = {};
-#pragma unroll
-    for (u32 i = 0; i < kPiece; ++i) {
-      u32 bits = 0;
-      if (i < count) {
-        if constexpr (kBytes == 1) {
-          bits = reinterpret_cast<const u8*>(from)[i];
-        } else {
-          bits = reinterpret_cast<const u16*>(from)[i];
-        }
-      }
-      words[i * kBytes / 4] |= bits << i * kBytes % 4 * 8;
-    }
-    store_piece(to, words);
-  }
-
-  __device__ __forceinline__ static void multiply(SharedAddress stage, u32 group_row,
-                                                  u32 group_column, Accumulators& accumulators) {
-    const u32 thread = threadIdx.x % kWarpgroupSize;
-    const u32 lane = thread % kWarpSize;
-    const u32 warp_row = group_row + thread / kWarpSize * 16;
-    const SharedAddress stage_b = stage + kConfig.stage_bytes_a();
-#pragma unroll
-    for (u32 k = 0; k < kBlockK; k += kStepK) {
-      u32 a[kBlocks][4];
-#pragma unroll
-      for (u32 block = 0; block < kBlocks; ++block)
-        load_a(a[block], stage, lane, warp_row + block * kBlockRows, k);
-#pragma unroll
-      for (u32 part = 0; part < kTraits.parts; ++part) {
-#pragma unroll
-        for (u32 fragment = 0; fragment < kFragmentsN; ++fragment) {
-          u32 b[4];
-          load_b(b, stage_b, lane,
-                 accumulator_column(part, group_column + fragment * kFragmentColumns), k);
-#pragma unroll
-          for (u32 block = 0; block < kBlocks; ++block) {
-            multiply_fragment(accumulators[block][part][fragment], a[block], b);
-          }
-        }
-      }
-    }
-  }
-
-  // As multiply(), but sums the products of the stage alone and adds the sum to the accumulators in
-  // fp32, multiplied by the scales of its rows and columns if there are any.
-  __device__ __forceinline__ static void multiply_and_promote(SharedAddress stage, u32 group_row,
-                                                              u32 group_column,
+  // As multiply() for all steps of a block, but sums the products of the block alone and adds the
+  // sum to the accumulators in fp32, multiplied by the scales of its rows and columns if there are
+  // any.
+  __device__ __forceinline__ static void multiply_and_promote(SharedAddress stage, Lane lane,
                                                               const Scales& scales,
                                                               Accumulators& accumulators) {
-    const u32 thread = threadIdx.x % kWarpgroupSize;
-    const u32 lane = thread % kWarpSize;
-    const u32 warp_row = group_row + thread / kWarpSize * 16;
-    const SharedAddress stage_b = stage + kConfig.stage_bytes_a();
-    constexpr u32 kSteps = kBlockK / kStepK;
     u32 a[kBlocks][kSteps][4];
 #pragma unroll
     for (u32 block = 0; block < kBlocks; ++block) {
 #pragma unroll
-      for (u32 step = 0; step < kSteps; ++step)
-        load_a(a[block][step], stage, lane, warp_row + block * kBlockRows, step * kStepK);
+      for (u32 step = 0; step < kSteps; ++step) load_a(a[block][step], stage, lane, block, step);
     }
 #pragma unroll
     for (u32 part = 0; part < kTraits.parts; ++part) {
@@ -229,9 +251,7 @@ struct Mainloop {
 #pragma unroll
         for (u32 step = 0; step < kSteps; ++step) {
           u32 b[4];
-          load_b(b, stage_b, lane,
-                 accumulator_column(part, group_column + fragment * kFragmentColumns),
-                 step * kStepK);
+          load_b(b, stage, lane, part, fragment, step);
 #pragma unroll
           for (u32 block = 0; block < kBlocks; ++block)
             multiply_fragment(sums[block], a[block][step], b);
@@ -259,47 +279,63 @@ struct Mainloop {
     multiply_add<kConfig.element, kConfig.element_b>(d[1], a, b[2], b[3]);
   }
 
-  // The column in the tile of B: parts follow one another, or members are in natural order.
-  __device__ __forceinline__ static u32 accumulator_column(u32 part, u32 base_column) {
-    if constexpr (kTraits.natural_half != 0) {
-      return wide_column(kTraits.natural_half, part, base_column);
-    } else {
-      return part * kConfig.base_columns(kTraits) + base_column;
-    }
+  // ldmatrix loads four 8x8 matrices; lane l supplies the address of a row of matrix l / 8. Of A,
+  // these are the upper eight rows, the lower eight rows, then both again for the next eight k. Of
+  // B: the first eight columns with the first and the second eight k, then the next eight columns
+  // with both. For an operand that is not contiguous along K, a row in memory is one k.
+  __device__ __forceinline__ static Lane lane_of(u32 group_row, u32 group_column) {
+    const u32 lane = threadIdx.x % kWarpSize;
+    const u32 warp_row = group_row + threadIdx.x % kWarpgroupSize / kWarpSize * 16;
+    u32 column = group_column;
+    if constexpr (kTraits.natural_half != 0)
+      column = wide_column(kTraits.natural_half, 0, group_column);
+    return {.a = place<kConfig.major_a()>(warp_row, lane, lane / 8 % 2, lane / 16),
+            .b = kConfig.stage_bytes_a() +
+                 place<kConfig.major_b()>(column, lane, lane / 16, lane / 8 % 2)};
   }
-
-  // Loads 16 rows of A from `row`, 16 deep along K. Lane l supplies the address of a row of matrix
-  // l / 8. The matrices are: the upper eight rows, the lower eight rows, then both again for the
-  // next eight k.
-  __device__ __forceinline__ static void load_a(u32 (&a)[4], SharedAddress stage, u32 lane, u32 row,
-                                                u32 k) {
-    if constexpr (kConfig.major_a() == Major::k) {
-      load_matrices(a, stage + place<Major::k>(row + lane % 16, k + lane / 16 * 8));
-    } else {
-      load_matrices_transposed(
-          a, stage + place<Major::outer>(row + lane / 8 % 2 * 8, k + lane % 8 + lane / 16 * 8));
-    }
-  }
-  // Loads 16 columns of B from `column`. The matrices are: the first eight columns with the first
-  // and the second eight k, then the next eight columns with both.
-  __device__ __forceinline__ static void load_b(u32 (&b)[4], SharedAddress stage, u32 lane,
-                                                u32 column, u32 k) {
-    if constexpr (kConfig.major_b() == Major::k) {
-      load_matrices(
-          b, stage + place<Major::k>(column + lane % 8 + lane / 16 * 8, k + lane / 8 % 2 * 8));
-    } else {
-      load_matrices_transposed(
-          b, stage + place<Major::outer>(column + lane / 16 * 8, k + lane % 8 + lane / 8 % 2 * 8));
-    }
-  }
-
-  // The offset of an element in its operand's part of a stage.
   template <Major kMajor>
-  __device__ __forceinline__ static u32 place(u32 outer, u32 k) {
-    return kMajor == Major::k
-               ? swizzle_128b(outer * kSwizzleBytes + k * kElementBytes)
-               : outer / kOuterPanel * kOuterPanelBytes +
-                     swizzle_128b(k * kSwizzleBytes + outer % kOuterPanel * kElementBytes);
+  __device__ __forceinline__ static u32 place(u32 outer, u32 lane, u32 outer_half, u32 k_half) {
+    return kMajor == Major::k ? stage_offset<kMajor>(outer + outer_half * 8 + lane % 8, k_half * 8)
+                              : stage_offset<kMajor>(outer + outer_half * 8, k_half * 8 + lane % 8);
+  }
+
+  // The fragment `outer` rows or columns (a multiple of 16; of 64, if `first` is not at a multiple
+  // of 64) and `step` steps of K from the fragment at `first`. Swizzled rows repeat after eight, so
+  // steps inside a row are an exclusive or, and all others are sums.
+  template <Major kMajor>
+  __device__ __forceinline__ static void load(u32 (&fragment)[4], SharedAddress first, u32 outer,
+                                              u32 step) {
+    if constexpr (kMajor == Major::k) {
+      load_matrices(fragment, (first ^ (step * kStepK * kElementBytes)) + outer * kSwizzleBytes);
+    } else {
+      load_matrices_transposed(
+          fragment, (first ^ (outer % kOuterPanel * kElementBytes)) +
+                        (outer / kOuterPanel * kOuterPanelBytes + step * kStepK * kSwizzleBytes));
+    }
+  }
+  __device__ __forceinline__ static void load_a(u32 (&a)[4], SharedAddress stage, Lane lane,
+                                                u32 block, u32 step) {
+    load<kConfig.major_a()>(a, stage + lane.a, block * kBlockRows, step);
+  }
+  // Columns in the tile of B: parts follow one another, or members are in natural order. A group's
+  // columns begin at a multiple of the natural half, or lie within one.
+  __device__ __forceinline__ static void load_b(u32 (&b)[4], SharedAddress stage, Lane lane,
+                                                u32 part, u32 fragment, u32 step) {
+    const u32 base = fragment * kFragmentColumns;
+    u32 column = part * kConfig.base_columns(kTraits) + base;
+    if constexpr (kTraits.natural_half != 0) column = wide_column(kTraits.natural_half, part, base);
+    load<kConfig.major_b()>(b, stage + lane.b, column, step);
+  }
+  __device__ __forceinline__ static void load_fragments(Fragments& to, SharedAddress stage,
+                                                        Lane lane, u32 step) {
+#pragma unroll
+    for (u32 block = 0; block < kBlocks; ++block) load_a(to.a[block], stage, lane, block, step);
+#pragma unroll
+    for (u32 part = 0; part < kTraits.parts; ++part) {
+#pragma unroll
+      for (u32 fragment = 0; fragment < kFragmentsN; ++fragment)
+        load_b(to.b[part][fragment], stage, lane, part, fragment, step);
+    }
   }
 };
 

@@ -219,7 +219,8 @@ class Backward(_Call):
             self._run(memory)
 
         vectors: Sequence[torch.Tensor] = ()
-        if self.phases.first_scales:
+        # A backward without products (of a loss whose gradients the forward begins) has no scales.
+        if all(name in self._place for name in _eight_bits.NAMES):
             scales = self.function.scales(self.needs, self._device)
             memory.append(scales.largest)
             vectors = scales.before_backward(

@@ -10,8 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import coda_cpp
+from coda_cpp import _eight_bits, programs
 from coda_cpp import builders as b
-from coda_cpp import programs
+from coda_cpp.function import EIGHT_BITS
 from coda_cpp.torch_backend import coda, inline
 
 _ROWS = 48
@@ -94,6 +95,29 @@ class EightBits(unittest.TestCase):
         for error in _errors(_with_gradients(other, _leaves(_tensors(factor=1e-3), torch.bfloat16)),
                              expected):
             self.assertLess(error, 0.12)
+
+    def test_a_loss_whose_gradients_are_made_in_the_forward_has_a_backward_without_products(self):
+        """Logits of 16 rows at a time; the backward multiplies both gradients by the upstream
+        gradient."""
+        graph = coda_cpp.Graph()
+        x, targets = graph.input("x", ("M", 64), "bf16"), graph.input("targets", ("M", 1), "i32")
+        head = graph.parameter("head", (64, 64), "bf16")
+        _, mean = b.cross_entropy(b.linear(x, head), targets)
+        function = coda_cpp.GraphFunction([x, head, targets], {"loss": mean}, storage="bf16",
+                                          products="fp8", chunk_rows=16)
+        ids = torch.arange(_ROWS) % 64
+        x, head = _leaves([_tensors()[0], _tensors()[1][:64]], torch.float64)
+        loss = F.cross_entropy(F.linear(x, head), ids)
+        expected = [loss.detach(), *torch.autograd.grad(3 * loss, (x, head))]
+        own = _leaves([x.detach(), head.detach()], torch.bfloat16)
+        for _ in range(3):
+            loss = function(*own, ids.int())
+            found = [loss.detach(), *torch.autograd.grad(3 * loss, own)]
+            for error in _errors(found, expected):
+                self.assertLess(error, 0.12)
+        phases = function.function.phases(3 | EIGHT_BITS)
+        self.assertTrue(phases.first_scales)
+        self.assertFalse(set(phases.backward_inputs) & set(_eight_bits.NAMES))
 
     def test_an_unknown_recipe_is_an_error_that_names_those_there_are(self):
         known = "'fp8', 'fp8-kept', not 'fp9'"
