@@ -93,12 +93,11 @@ TEST(Sm80OnHost, OperandsOfAnyPitch) {
 // Operands that follow one another along K, each with a last block of its own; a single row of K.
 TEST(Sm80OnHost, SegmentsOfK) {
   for (const HostRows rows : {kAlignedRows, HostRows{.gap = 3}})
-    expect_right_on_sm80(
-        parse_program(R"(program segments {
+    expect_right_on_sm80(parse_program(R"(program segments {
   store(y:bf16, gemm(a[M, K]:bf16, b[K, N]:bf16; c[L, M]:bf16, d[N, L]:bf16, tt;
                      e[M, N]:bf16, f[N, N]:bf16, nt))
 })"),
-        {{"M", 203}, {"N", 139}, {"K", 71}, {"L", 1}}, "128x128c11s3", rows);
+                         {{"M", 203}, {"N", 139}, {"K", 71}, {"L", 1}}, "128x128c11s3", rows);
 }
 
 // A tile that holds two products.
