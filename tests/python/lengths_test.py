@@ -8,6 +8,7 @@ import torch
 import torch._dynamo
 from compiled import VOCABULARY, Recorder, error, gpt2, outcome, qwen3
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 LENGTHS = (32, 48, 16, 40, 64, 24)
 
@@ -34,6 +35,21 @@ class Weighted(nn.Module):
         shares = torch.softmax(added, -1)
         y = self.down(nn.functional.gelu(self.up(self.norm(x))))
         return ((x + y).square().mean(-1) * shares).sum()
+
+
+class Dropped(nn.Module):
+    """Rows of two dimensions, and dropouts within a block and within one that is checkpointed."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def _block(self, x):
+        return nn.functional.dropout(self.down(nn.functional.dropout(self.up(x), 0.3).relu()))
+
+    def forward(self, x):
+        x = self._block(x.flatten(0, 1)) + 1
+        return checkpoint(self._block, x, use_reentrant=False).square().mean()
 
 
 class Lengths(unittest.TestCase):
@@ -95,6 +111,21 @@ class Lengths(unittest.TestCase):
                     self.assertLessEqual(len(recorder.reports), 2)
                 model.factor = factor
                 torch.testing.assert_close(compiled(x, number), model(x, number))
+
+    def test_dropouts_of_any_length_are_fused_and_draw_what_eager_draws(self):
+        torch.manual_seed(0)
+        model, recorder = Dropped(), Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder)
+        for tokens in LENGTHS[:4]:
+            x, found = torch.randn(3, tokens, 32), []
+            for called in (compiled, model):
+                torch.manual_seed(tokens)
+                loss, gradients = outcome(called, model, x)
+                found.append([loss, *gradients])
+            torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+        self.assertEqual([len(report.taken) for report in recorder.reports], [2, 2])
+        self.assertFalse([one for report in recorder.reports for one in report.left
+                          if one.split(" x ")[1].startswith("dropout")])
 
     def test_tensors_whose_columns_are_the_length_do_not_fix_it(self):
         torch.manual_seed(0)

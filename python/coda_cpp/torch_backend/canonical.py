@@ -16,7 +16,7 @@ from torch import fx
 
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend import mask_proof
-from coda_cpp.torch_backend.graph_edits import insert, replace
+from coda_cpp.torch_backend.graph_edits import insert, replace, size_argument
 from coda_cpp.torch_backend.layout import LINEAR, value_of
 
 _aten = torch.ops.aten
@@ -334,12 +334,14 @@ def _dropout(node: fx.Node) -> list[fx.Node]:
     native_dropout uses only the shape, strides and type of its operand."""
     x, rate = node.args[:2]
     value = value_of(x)
-    if not all(isinstance(size, int) for size in value.shape):
+    shape, stride = ([size_argument(node, number) for number in sizes]
+                     for sizes in (value.shape, value.stride()))
+    if None in shape or None in stride:
         return [node]
     graph = node.graph
     with graph.inserting_before(node):
         like = graph.call_function(
-            _aten.empty_strided.default, (list(value.shape), list(value.stride())),
+            _aten.empty_strided.default, (shape, stride),
             {"dtype": value.dtype, "device": value.device})
         drawn = graph.call_function(_aten.native_dropout.default, (like, rate, True))
         mask = graph.call_function(operator.getitem, (drawn, 1))

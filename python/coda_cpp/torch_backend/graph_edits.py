@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 
@@ -45,3 +47,23 @@ def replace(node: fx.Node, made: fx.Node) -> None:
     """Lets `made` stand in for `node`, and erases `node`."""
     node.replace_all_uses_with(made)
     node.graph.erase_node(node)
+
+
+def size_argument(before: fx.Node, size: int | torch.SymInt) -> int | fx.Node | None:
+    """The size as an argument of a call in front of `before`. A symbolic size is computed from the
+    sizes among the graph's inputs; None if it is not a sum or a product of them."""
+    if isinstance(size, int):
+        return size
+    inputs = {node.meta["val"].node.expr: node for node in before.graph.find_nodes(op="placeholder")
+              if isinstance(node.meta.get("val"), torch.SymInt)}
+
+    def computed(expression: Any) -> int | fx.Node | None:
+        if expression.is_Integer:
+            return int(expression)
+        terms = [computed(term) for term in expression.args]
+        if not terms or None in terms or not (expression.is_Add or expression.is_Mul):
+            return inputs.get(expression)
+        combined = operator.add if expression.is_Add else operator.mul
+        return functools.reduce(functools.partial(insert, before, combined), terms)
+
+    return computed(size.node.expr)
