@@ -60,6 +60,14 @@ def ids(batch=2, tokens=32):
     return torch.randint(0, VOCABULARY, (batch, tokens))
 
 
+def padded(tokens, batch=2):
+    """Token ids, labels and the mask of a batch whose texts have different lengths."""
+    ids = torch.randint(0, VOCABULARY, (batch, tokens))
+    mask = torch.ones_like(ids)
+    mask[1, tokens // 2:] = 0
+    return {"input_ids": ids, "labels": ids.where(mask == 1, -100), "attention_mask": mask}
+
+
 class Recorder:
     """The backend, whose reports are kept. Models here are too small for fusion to gain. An error
     that leaves operations to PyTorch does not show in the results, so it fails the test, unless

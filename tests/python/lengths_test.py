@@ -6,19 +6,11 @@ import unittest
 
 import torch
 import torch._dynamo
-from compiled import VOCABULARY, Recorder, error, gpt2, outcome, qwen3
+from compiled import Recorder, error, gpt2, outcome, padded, qwen3
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 LENGTHS = (32, 48, 16, 40, 64, 24)
-
-
-def padded(tokens, batch=2):
-    """Token ids, labels and the mask of a batch whose texts have different lengths."""
-    ids = torch.randint(0, VOCABULARY, (batch, tokens))
-    mask = torch.ones_like(ids)
-    mask[1, tokens // 2:] = 0
-    return {"input_ids": ids, "labels": ids.where(mask == 1, -100), "attention_mask": mask}
 
 
 class Weighted(nn.Module):

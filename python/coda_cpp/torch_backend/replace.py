@@ -25,7 +25,7 @@ from coda_cpp.torch_backend.values import Source, permuted
 class Result:
     """How the function's result number `place` becomes the tensor that PyTorch's graph expects. If
     `dtype` is None, the type is the stored one. A size is a number or, if symbolic, an input and
-    its dimension."""
+    its dimension; one size may be -1, and follows from the others."""
 
     def __init__(self, node: fx.Node, inputs: Sequence[fx.Node], dtype: torch.dtype | None,
                  place: int) -> None:
@@ -63,10 +63,10 @@ def _is_tensor(node: fx.Node) -> bool:
 def _dims(sizes: Sequence[Any], inputs: Sequence[fx.Node]) -> list[Any]:
     found = {str(size): (i, j) for i, node in enumerate(inputs) if _is_tensor(node)
              for j, size in enumerate(value_of(node).shape) if not isinstance(size, int)}
-    for size in sizes:
-        if not isinstance(size, int) and str(size) not in found:
-            raise NotUnderstood(f"the size {size} of a result is no input's")
-    return [size if isinstance(size, int) else found[str(size)] for size in sizes]
+    dims = [size if isinstance(size, int) else found.get(str(size), -1) for size in sizes]
+    if dims.count(-1) > 1:
+        raise NotUnderstood(f"sizes of a result are no input's: {', '.join(map(str, sizes))}")
+    return dims
 
 
 class Region(torch.nn.Module):
