@@ -15,7 +15,12 @@ from transformers import (
 
 from coda_cpp.torch_backend import coda
 
-gc.freeze()  # Dynamo collects garbage often; modules are none, and there are many
+# Dynamo makes much garbage, and a collection looks at all objects that live: seldom, and modules
+# are no garbage.
+gc.freeze()
+gc.set_threshold(50_000, 20, 50)
+# After each compilation Dynamo measures for a log how long its guards take, in 25 ms.
+torch._dynamo.guards.profile_guard_manager = lambda *arguments: 0.0
 
 VOCABULARY = 128
 SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
@@ -36,8 +41,8 @@ def llama(**changes):
     return LlamaForCausalLM(LlamaConfig(**{**SIZES, **changes}))
 
 
-def qwen3():
-    return Qwen3ForCausalLM(Qwen3Config(**SIZES))
+def qwen3(**changes):
+    return Qwen3ForCausalLM(Qwen3Config(**{**SIZES, **changes}))
 
 
 def mistral(**changes):

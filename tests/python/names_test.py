@@ -70,12 +70,20 @@ class Names(unittest.TestCase):
     def test_the_trainer_takes_the_name(self):
         said = self._run("""
             import sys, tempfile, torch
-            from transformers import (
-                HfArgumentParser, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments)
+            from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+            class Model(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.embedding, self.head = torch.nn.Embedding(64, 32), torch.nn.Linear(32, 64)
+
+                def forward(self, input_ids, labels):
+                    logits = self.head(torch.nn.functional.silu(self.embedding(input_ids)))
+                    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+                    return {"loss": loss}
+
             torch.manual_seed(0)
-            model = LlamaForCausalLM(LlamaConfig(
-                hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2,
-                vocab_size=64, use_cache=False))
+            model = Model()
             folder = tempfile.mkdtemp()
             arguments, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses([
                 "--output_dir", folder, "--torch_compile_backend", "coda", "--max_steps", "2",
