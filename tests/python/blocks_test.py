@@ -77,6 +77,22 @@ class EachHead(nn.Module):
         return functional.gelu(self.head(heads)).transpose(1, 2).flatten(2) + other
 
 
+class Windowed(nn.Module):
+    """Attention within windows of 2 x 2 pixels of an image of 2 x 4 pixels, as in Swin."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.first, self.second = (
+            nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH))
+
+    def forward(self, x, other):
+        windows = self.norm(x).view(-1, 2, 2, 2, WIDTH).transpose(1, 2).reshape(-1, 1, 4, WIDTH)
+        rows = self.first(windows)
+        mixed = self.second(functional.scaled_dot_product_attention(rows, rows, rows))
+        image = functional.dropout(mixed, 0.0).view(-1, 2, 2, 2, WIDTH).transpose(1, 2)
+        return image.reshape(x.shape) + other
+
+
 class Cached(nn.Module):
     """The first use of a key-value cache: new values are concatenated to an empty tensor."""
 
@@ -150,6 +166,9 @@ class Blocks(unittest.TestCase):
 
     def test_a_layer_of_each_head(self):
         self._check(EachHead(), 2)
+
+    def test_windows_of_an_image(self):
+        self._check(Windowed(), 2)
 
     def test_a_caches_first_use(self):
         self._check(Cached(), 2)

@@ -64,7 +64,8 @@ def rewrite(graph: fx.Graph) -> None:
             continue
         if target in _ALIASES:
             node.target = _ALIASES[target]
-        elif target is _aten.slice.Tensor and _has_same_shape(node):
+        elif target is _aten.slice.Tensor and _has_same_shape(node) or (
+                target is _aten.dropout.default and (not node.args[2] or node.args[1] == 0)):
             replace(node, node.args[0])
         elif _is_conversion(node):
             node.target, node.kwargs = _aten.to.dtype, {}

@@ -11,6 +11,7 @@ the transpose stands between the linear layer and the attention, with the other 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import fx
@@ -71,7 +72,7 @@ def _add(before: fx.Node, like: fx.Node, *arguments: object) -> fx.Node:
 
 def _reshaped(before: fx.Node, views: list[fx.Node], x: fx.Node) -> fx.Node:
     """Reshapes the rows of x as `views` do. The last dimension of x may have another size."""
-    return _add(before, views[0], x, [*views[0].args[1][:-1], -1]) if views else x
+    return _add(before, views[0], x, [*_row_sizes(views), -1]) if views else x
 
 
 def _before_product(turn: fx.Node, written: set[fx.Node]) -> None:
@@ -110,6 +111,12 @@ def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
             node.graph.erase_node(node)
 
 
+def _row_sizes(views: list[fx.Node]) -> list[Any]:
+    """The sizes of the rows behind the reshapes. A size that is inferred (-1) is written out,
+    because the columns are inferred too; it stays if a size is symbolic."""
+    given, sizes = views[0].args[1][:-1], value_of(views[0]).shape[:-1]
+    return list(sizes if all(isinstance(size, int) for size in sizes) else given)
+
+
 def _has_free_size(views: list[fx.Node]) -> bool:
-    """Whether the reshape infers a size of the rows (-1), so it cannot infer the columns too."""
-    return bool(views) and -1 in views[0].args[1][:-1]
+    return bool(views) and -1 in _row_sizes(views)
