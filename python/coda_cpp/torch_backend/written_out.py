@@ -58,8 +58,7 @@ def formula(node: fx.Node, written: Container[fx.Node]) -> Formula | None:
 
 
 def erase(weights: fx.Node) -> None:
-    """Erases the operations that only computed the weights. A dropout must be erased explicitly:
-    PyTorch's elimination of dead code keeps random operations."""
+    """Erases the operations that only computed the weights."""
     if weights.op == "call_function" and not weights.users:
         used = weights.all_input_nodes
         weights.graph.erase_node(weights)
@@ -168,14 +167,11 @@ def _is_factor(number: Any) -> bool:
 
 
 def _inner(node: Any, written: Container[fx.Node]) -> fx.Node:
-    """The operation of the formula that computes the node, without conversions and dropouts that do
-    nothing."""
+    """The operation of the formula that computes the node, without conversions."""
     while isinstance(node, fx.Node) and len(node.users) == 1 and node not in written:
-        if node.target in _SAME_VALUES and _is_float(node.args[0]) and _is_float(node) or (
-                node.target is _aten.dropout.default and (not node.args[2] or node.args[1] == 0)):
-            node = node.args[0]
-        else:
+        if not (node.target in _SAME_VALUES and _is_float(node.args[0]) and _is_float(node)):
             return node
+        node = node.args[0]
     raise _Other
 
 
