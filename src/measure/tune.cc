@@ -146,8 +146,12 @@ struct Tuner::Work {
     const auto& driver = gpu::driver();
     gpu::check_driver(driver.event_create(&start, 0), "making an event");
     gpu::check_driver(driver.event_create(&stop, 0), "making an event");
-    const TuneJob heat{"heat", heating_program(), {{"M", 8192}, {"N", 4096}, {"K", 8192}}, {}, 0};
-    const gpu::GemmProgram program(heat.program, heat.sizes, {});
+    const TuneJob heat{"heat",
+                       heating_program(),
+                       {{"M", 8192}, {"N", 4096}, {"K", 8192}},
+                       {.target = &state->kernels->target()},
+                       0};
+    const gpu::GemmProgram program(heat.program, heat.sizes, heat.options);
     heater = prepare(heat, program.ranked(0).front().choice);
     std::vector<int64_t> strides;
     for (const TensorDecl& decl : heat.program.tensors)
