@@ -6,8 +6,9 @@
 // A block has four steps along K. While a warp multiplies the fragments of one step, it loads those
 // of the next, also across the border of two blocks, and issues part of the copies of the block
 // that is `stages - 1` ahead. So the tensor cores wait neither for shared memory nor for the
-// barrier. All of this is one basic block, because the compiler schedules only within one:
-// operands whose rows do not begin at multiples of 16 bytes have a loop of their own.
+// barrier. All of this is one basic block, because the compiler schedules only within one. So the
+// loop copies only whole blocks; blocks with the end of K, and all blocks of operands whose rows do
+// not begin at multiples of 16 bytes, are copied before the steps, by code with branches.
 // In shared memory, kBlockK, kStepK and k count 16-bit elements; there are twice as many 8-bit
 // elements in the same bytes.
 // Invariant: all threads synchronise between the last read of a stage and the next copy into it.
@@ -56,11 +57,69 @@ struct Mainloop {
         }
       }
     }
-    if (are_aligned(arguments)) {
-      run<true>(arguments, tile, group_row, group_column, accumulators);
-    } else {
-      run<false>(arguments, tile, group_row, group_column, accumulators);
+    u32 blocks = 0;
+#pragma unroll
+    for (u32 segment = 0; segment < kTraits.segments; ++segment)
+      blocks += Space::k_blocks(arguments, segment);
+    Copies<Arguments> copies(arguments, tile);
+#pragma unroll
+    for (u32 block = 0; block + 1 < kConfig.stages; ++block) {
+      const SharedAddress stage = stages + block * kConfig.stage_bytes();
+      if (copies.whole_blocks() != 0) {
+        copies.template copy_whole<0, 1>(stage);
+        copies.commit_whole();
+        ++copies.next;
+      } else {
+        copies.copy_next(stage);
+      }
     }
+    const Lane lane = lane_of(group_row, group_column);
+    SharedAddress stage = stages;
+    SharedAddress free = stages + (kConfig.stages - 1) * kConfig.stage_bytes();
+    const auto advance = [&] {
+      free = stage;
+      const bool is_last = stage == stages + (kConfig.stages - 1) * kConfig.stage_bytes();
+      stage = is_last ? stages : stage + kConfig.stage_bytes();
+    };
+    if constexpr (kConfig.promotes) {
+      for (u32 block = 0; block < blocks; ++block) {
+        // The scales arrive while the threads wait for the stage.
+        const Scales scales(arguments, tile, group_row, group_column, block);
+        wait_for_stage();
+        copies.copy_next(free);
+        multiply_and_promote(stage, lane, scales, accumulators);
+        advance();
+      }
+    } else {
+      Fragments fragments[2];  // of this step and the next, in turns
+      const auto multiply_block = [&](auto is_whole) {
+        constexpr bool kCopies = decltype(is_whole)::value != 0;
+        unrolled<kSteps>([&](auto index) {
+          constexpr u32 kStep = decltype(index)::value;
+          if constexpr (kStep + 1 == kSteps) {
+            // The block's last fragments are loaded, so its stage is free for copies.
+            if constexpr (kCopies) copies.commit_whole();
+            wait_for_stage();
+            advance();
+          }
+          load_fragments(fragments[(kStep + 1) % 2], stage, lane, (kStep + 1) % kSteps);
+          if constexpr (kCopies && kStep < kCopyingSteps)
+            copies.template copy_whole<kStep, kCopyingSteps>(free);
+          multiply(fragments[kStep % 2], accumulators);
+        });
+      };
+      wait_for_stage();
+      load_fragments(fragments[0], stage, lane, 0);
+      for (u32 block = 0; block < blocks; ++block) {
+        const u32 whole = copies.whole_blocks();
+        for (u32 i = 0; i < whole; ++i) multiply_block(Constant<1>{});
+        copies.next += whole;
+        block += whole;
+        copies.copy_next(free);
+        multiply_block(Constant<0>{});
+      }
+    }
+    wait_for_copies<0>();
   }
 
  private:
@@ -72,78 +131,86 @@ struct Mainloop {
   // The steps of a block that copy. The block after the next must have time to arrive.
   static constexpr u32 kCopyingSteps = kConfig.stages == 2 || kConfig.promotes ? 1 : kSteps - 1;
 
-  template <class Arguments>
-  __device__ __forceinline__ static bool are_aligned(const Arguments& arguments) {
-    bool all = true;
-#pragma unroll
-    for (u32 segment = 0; segment < kTraits.segments; ++segment) {
-      all = all && Space::a(arguments, segment).template is_aligned<kBytes>();
-#pragma unroll
-      for (u32 part = 0; part < kParts; ++part)
-        all = all && Space::b(arguments, segment, part).template is_aligned<kBytes>();
-    }
-    return all;
-  }
-
-  // The copies of a thread, block after block through all segments of K. After the last block they
-  // fill stages with zeros.
+  // The copies of a thread, block after block through all segments of K.
   template <class Arguments>
   struct Copies {
     const Arguments& arguments;
     TileCoord tile;
     CopyOfA a;
     CopyOfB b[kParts];
-    u32 segment;
-    u32 left;  // blocks of the segment
+    u32 current;  // segment
+    u32 next;     // block of the segment
 
     __device__ __forceinline__ Copies(const Arguments& arguments, TileCoord tile)
         : arguments(arguments), tile(tile) {
       begin(0);
     }
-    __device__ __forceinline__ void begin(u32 next) {
-      segment = next;
-      left = Space::k_blocks(arguments, next);
-      a = CopyOfA(Space::a(arguments, next), tile.m);
+    __device__ __forceinline__ void begin(u32 segment) {
+      current = segment;
+      next = 0;
+      a = CopyOfA(Space::a(arguments, segment), tile.m);
 #pragma unroll
       for (u32 part = 0; part < kParts; ++part)
-        b[part] = CopyOfB(Space::b(arguments, next, part), operand_column(kTraits, tile.n));
+        b[part] = CopyOfB(Space::b(arguments, segment, part), first_column());
     }
-    // Called before the copies of a block.
-    __device__ __forceinline__ void enter_segment() {
+    // The number of blocks from the next one on that are whole, in this segment.
+    __device__ __forceinline__ u32 whole_blocks() const {
+      u32 whole = CopyOfA::whole_blocks(Space::a(arguments, segment()), tile.m);
 #pragma unroll
-      for (u32 next = 1; next < kTraits.segments; ++next) {
-        if (left == 0 && segment == next - 1) begin(next);
-      }
+      for (u32 part = 0; part < kParts; ++part)
+        whole = smaller(
+            whole, CopyOfB::whole_blocks(Space::b(arguments, segment(), part), first_column()));
+      return whole > next ? whole - next : 0;
     }
-    // Copies the pieces of step kStep of kOf.
-    template <bool kAligned, u32 kStep, u32 kOf>
-    __device__ __forceinline__ void copy(SharedAddress stage) const {
+    // Copies the pieces of step kStep of kOf of a whole block.
+    template <u32 kStep, u32 kOf>
+    __device__ __forceinline__ void copy_whole(SharedAddress stage) const {
       constexpr u32 kFirst = kStep * kPieces / kOf;
       unrolled<(kStep + 1) * kPieces / kOf - kFirst>([&](auto index) {
         constexpr u32 kPiece = kFirst + decltype(index)::value;
         if constexpr (kPiece < CopyOfA::kPieces) {
-          a.template copy<kAligned>(kPiece, stage);
+          a.copy_whole(kPiece, stage);
         } else {
           constexpr u32 kPart = (kPiece - CopyOfA::kPieces) / CopyOfB::kPieces;
-          b[kPart].template copy<kAligned>(
-              (kPiece - CopyOfA::kPieces) % CopyOfB::kPieces,
-              stage + (kConfig.stage_bytes_a() + kPart * (kPartColumns * kSwizzleBytes)));
+          b[kPart].copy_whole((kPiece - CopyOfA::kPieces) % CopyOfB::kPieces,
+                              stage + offset_of_b(kPart));
         }
       });
     }
-    // Called after the copies of a block.
-    __device__ __forceinline__ void commit() {
+    // Called after the copies of a whole block; the caller counts it (`next`).
+    __device__ __forceinline__ void commit_whole() {
       commit_copies();
+      advance();
+    }
+    // Copies the next block, of any kind, if there is one.
+    __device__ __forceinline__ void copy_next(SharedAddress stage) {
+#pragma unroll
+      for (u32 following = 1; following < kTraits.segments; ++following) {
+        if (current == following - 1 && next == Space::k_blocks(arguments, following - 1))
+          begin(following);
+      }
+      if (next < Space::k_blocks(arguments, segment())) {
+        CopyOfA::copy_block(Space::a(arguments, segment()), tile.m, next, stage);
+#pragma unroll
+        for (u32 part = 0; part < kParts; ++part)
+          CopyOfB::copy_block(Space::b(arguments, segment(), part), first_column(), next,
+                              stage + offset_of_b(part));
+        advance();
+        ++next;
+      }
+      commit_copies();
+    }
+
+   private:
+    __device__ __forceinline__ void advance() {
       a.advance();
 #pragma unroll
       for (u32 part = 0; part < kParts; ++part) b[part].advance();
-      if constexpr (kTraits.segments > 1) --left;
     }
-    template <bool kAligned>
-    __device__ __forceinline__ void copy_block(SharedAddress stage) {
-      enter_segment();
-      copy<kAligned, 0, 1>(stage);
-      commit();
+    __device__ __forceinline__ u32 segment() const { return kTraits.segments == 1 ? 0 : current; }
+    __device__ __forceinline__ u32 first_column() const { return operand_column(kTraits, tile.n); }
+    static constexpr u32 offset_of_b(u32 part) {
+      return kConfig.stage_bytes_a() + part * (kPartColumns * kSwizzleBytes);
     }
   };
 
@@ -159,74 +226,24 @@ struct Mainloop {
     u32 b;
   };
 
-  template <bool kAligned, class Arguments>
-  __device__ __forceinline__ void run(const Arguments& arguments, TileCoord tile, u32 group_row,
-                                      u32 group_column, Accumulators& accumulators) const {
-    u32 blocks = 0;
-#pragma unroll
-    for (u32 segment = 0; segment < kTraits.segments; ++segment)
-      blocks += Space::k_blocks(arguments, segment);
-    Copies<Arguments> copies(arguments, tile);
-#pragma unroll
-    for (u32 block = 0; block + 1 < kConfig.stages; ++block)
-      copies.template copy_block<kAligned>(stages + block * kConfig.stage_bytes());
-    const Lane lane = lane_of(group_row, group_column);
-    SharedAddress stage = stages;
-    SharedAddress free = stages + (kConfig.stages - 1) * kConfig.stage_bytes();
-    const auto advance = [&] {
-      free = stage;
-      const bool is_last = stage == stages + (kConfig.stages - 1) * kConfig.stage_bytes();
-      stage = is_last ? stages : stage + kConfig.stage_bytes();
-    };
-    if constexpr (kConfig.promotes) {
-      for (u32 block = 0; block < blocks; ++block) {
-        // The scales arrive while the threads wait for the stage.
-        const Scales scales(arguments, tile, group_row, group_column, block);
-        wait_for_stage();
-        copies.template copy_block<kAligned>(free);
-        multiply_and_promote(stage, lane, scales, accumulators);
-        advance();
-      }
-    } else {
-      Fragments fragments[2];  // of this step and the next, in turns
-      wait_for_stage();
-      load_fragments(fragments[0], stage, lane, 0);
-      for (u32 block = 0; block < blocks; ++block) {
-        copies.enter_segment();
-        unrolled<kSteps>([&](auto index) {
-          constexpr u32 kStep = decltype(index)::value;
-          if constexpr (kStep + 1 == kSteps) {
-            // The block's last fragments are loaded, so its stage is free for copies.
-            copies.commit();
-            wait_for_stage();
-            advance();
-          }
-          load_fragments(fragments[(kStep + 1) % 2], stage, lane, (kStep + 1) % kSteps);
-          if constexpr (kStep < kCopyingSteps)
-            copies.template copy<kAligned, kStep, kCopyingSteps>(free);
-          multiply(fragments[kStep % 2], accumulators);
-        });
-      }
-    }
-    wait_for_copies<0>();
-  }
-
   // Waits until all copies of the oldest block have arrived and no thread reads older stages.
   __device__ __forceinline__ static void wait_for_stage() {
     wait_for_copies<kConfig.stages - 2>();
     __syncthreads();
   }
 
+  // The tensor cores keep a register that two consecutive products read: all products with a
+  // fragment of A follow one another, in turns from both ends of B.
   __device__ __forceinline__ static void multiply(const Fragments& step,
                                                   Accumulators& accumulators) {
+    constexpr u32 kColumns = kTraits.parts * kFragmentsN;
 #pragma unroll
-    for (u32 part = 0; part < kTraits.parts; ++part) {
+    for (u32 block = 0; block < kBlocks; ++block) {
 #pragma unroll
-      for (u32 fragment = 0; fragment < kFragmentsN; ++fragment) {
-#pragma unroll
-        for (u32 block = 0; block < kBlocks; ++block)
-          multiply_fragment(accumulators[block][part][fragment], step.a[block],
-                            step.b[part][fragment]);
+      for (u32 i = 0; i < kColumns; ++i) {
+        const u32 column = block % 2 == 0 ? i : kColumns - 1 - i;
+        multiply_fragment(accumulators[block][column / kFragmentsN][column % kFragmentsN],
+                          step.a[block], step.b[column / kFragmentsN][column % kFragmentsN]);
       }
     }
   }

@@ -5,8 +5,8 @@
 // 16-bit elements), a row holds one k of a panel of 64 outer indices.
 //
 // A thread copies the same pieces of 16 bytes in each block. They are 32 rows apart, so their
-// addresses differ from the thread's first by multiples of one step, and a row's swizzle is that of
-// the first. So a copy takes an address, a size and an instruction.
+// addresses differ from the thread's first by multiples of one step, and they have the first one's
+// swizzle. So a piece of a block that is whole takes an addition and the copy itself.
 #pragma once
 
 #include "device/layout/fragment.cuh"
@@ -41,9 +41,6 @@ struct StoredOperand {
   }
 };
 
-// a - b, but at least 0.
-constexpr u32 excess(u32 a, u32 b) { return a > b ? a - b : 0; }
-
 // The offset in an operand's part of a stage. `k` counts 16-bit elements.
 template <Major kMajor>
 constexpr u32 stage_offset(u32 outer, u32 k) {
@@ -57,60 +54,94 @@ constexpr u32 stage_offset(u32 outer, u32 k) {
 template <Major kMajor, u32 kOuter, u32 kBytes>
 struct OperandCopy {
   static constexpr u32 kPieces = kOuter / kRowsApart;  // of a thread in a block
+  static constexpr u32 kBlockElements = kSwizzleBytes / kBytes;
   static_assert(kOuter % kRowsApart == 0 && (kMajor == Major::k || kBytes == kElementBytes));
 
-  u64 from;   // the thread's first piece of the next block
-  u64 step;   // bytes between its pieces
-  u32 rows;   // of the rectangle, from the row of the first piece on
-  u32 bytes;  // of a row of the rectangle, from the first piece on
+  u64 from;    // the thread's first piece of the next block
+  u64 step;    // bytes between its pieces
+  u32 inside;  // bit i: piece i has an outer index of the rectangle
 
   OperandCopy() = default;
-  // The blocks of K from 0 on for the tile whose first row or column is `outer`.
+  // The whole blocks of K, one after another, for the tile whose first row or column is `outer`.
   __device__ __forceinline__ OperandCopy(const StoredOperand& operand, u32 outer) {
-    const u32 line = threadIdx.x / kRowPieces;
-    const u32 inside = threadIdx.x % kRowPieces * (kPieceBytes / kBytes);
-    const u32 row = kMajor == Major::k ? outer + line : line;
-    const u32 column = kMajor == Major::k ? inside : outer + inside;
-    from = operand.element<kBytes>(row, column);
+    from = operand.element<kBytes>(row_of(0, outer, 0), column_of(0, outer, 0));
     step = static_cast<u64>(operand.stride) * (kRowsApart * kBytes);
-    rows = excess(operand.rows, row);
-    bytes = excess(operand.columns, column) * kBytes;
-  }
-
-  // Copies a piece to the stage whose part for this operand begins at `stage`. If not kAligned, it
-  // waits for the elements.
-  template <bool kAligned>
-  __device__ __forceinline__ void copy(u32 piece, SharedAddress stage) const {
-    constexpr u32 kPanelPieces = kBlockK / kRowsApart;
-    const u32 below = kMajor == Major::k ? piece : piece % kPanelPieces;
-    const u32 beside = kMajor == Major::k ? 0 : piece / kPanelPieces * kSwizzleBytes;
-    const u32 count = below * kRowsApart < rows ? smaller(kPieceBytes, excess(bytes, beside)) : 0;
-    const u64 source = from + below * step + beside;
-    const SharedAddress to =
-        stage + (swizzle_128b(threadIdx.x * kPieceBytes) + piece * (kRowsApart * kSwizzleBytes));
-    if constexpr (kAligned) {
-      copy_async(to, source, count);
-    } else {
-      copy_by_elements(to, source, count / kBytes);
+    inside = 0;
+#pragma unroll
+    for (u32 piece = 0; piece < kPieces; ++piece) {
+      const bool is_inside = kMajor == Major::k ? row_of(piece, outer, 0) < operand.rows
+                                                : column_of(piece, outer, 0) < operand.columns;
+      inside |= is_inside ? 1u << piece : 0;
     }
   }
 
-  // Goes on to the next block of K.
-  __device__ __forceinline__ void advance() {
+  // The number of blocks from the first on whose pieces lie entirely in the rectangle or, for
+  // outer indices outside of it, entirely outside.
+  __device__ __forceinline__ static u32 whole_blocks(const StoredOperand& operand, u32 outer) {
+    if (!operand.template is_aligned<kBytes>()) return 0;
     if constexpr (kMajor == Major::k) {
-      from += kSwizzleBytes;
-      bytes = excess(bytes, kSwizzleBytes);
+      return operand.columns / kBlockElements;
     } else {
-      from += kBlockK / kRowsApart * step;
-      rows = excess(rows, kBlockK);
+      const bool is_whole =
+          operand.columns * kBytes % kPieceBytes == 0 || outer + kOuter <= operand.columns;
+      return is_whole ? operand.rows / kBlockK : 0;
+    }
+  }
+
+  // Copies a piece of a whole block to the stage whose part for this operand begins at `stage`.
+  __device__ __forceinline__ void copy_whole(u32 piece, SharedAddress stage) const {
+    const u32 below = kMajor == Major::k ? piece : piece % kPanelPieces;
+    const u32 beside = kMajor == Major::k ? 0 : piece / kPanelPieces * kSwizzleBytes;
+    copy_async_or_clear(place_of(piece, stage), from + below * step + beside,
+                        (inside >> piece & 1) != 0);
+  }
+  // Goes on to the next whole block.
+  __device__ __forceinline__ void advance() {
+    from += kMajor == Major::k ? kSwizzleBytes : kBlockK / kRowsApart * step;
+  }
+
+  // Copies all pieces of any block of K, and fills up with zeros. Waits for the elements if rows do
+  // not begin at multiples of 16 bytes.
+  __device__ __forceinline__ static void copy_block(const StoredOperand& operand, u32 outer,
+                                                    u32 block, SharedAddress stage) {
+    const bool is_aligned = operand.template is_aligned<kBytes>();
+#pragma unroll 1
+    for (u32 piece = 0; piece < kPieces; ++piece) {
+      const u32 row = row_of(piece, outer, block);
+      const u32 column = column_of(piece, outer, block);
+      const bool exists = row < operand.rows && column < operand.columns;
+      const u32 count = exists ? smaller(kPieceElements, operand.columns - column) : 0;
+      const u64 source = exists ? operand.element<kBytes>(row, column) : operand.address;
+      if (is_aligned) {
+        copy_async(place_of(piece, stage), source, count * kBytes);
+      } else {
+        copy_by_elements(place_of(piece, stage), source, count);
+      }
     }
   }
 
  private:
+  static constexpr u32 kPieceElements = kPieceBytes / kBytes;
+  static constexpr u32 kPanelPieces = kBlockK / kRowsApart;
+
+  // Where a piece of the thread begins in the rectangle.
+  __device__ __forceinline__ static u32 row_of(u32 piece, u32 outer, u32 block) {
+    const u32 line = piece * kRowsApart + threadIdx.x / kRowPieces;
+    return kMajor == Major::k ? outer + line : block * kBlockK + line % kBlockK;
+  }
+  __device__ __forceinline__ static u32 column_of(u32 piece, u32 outer, u32 block) {
+    const u32 element = threadIdx.x % kRowPieces * kPieceElements;
+    return kMajor == Major::k ? block * kBlockElements + element
+                              : outer + piece / kPanelPieces * kOuterPanel + element;
+  }
+  __device__ __forceinline__ static SharedAddress place_of(u32 piece, SharedAddress stage) {
+    return stage + (swizzle_128b(threadIdx.x * kPieceBytes) + piece * (kRowsApart * kSwizzleBytes));
+  }
+
   __device__ __forceinline__ static void copy_by_elements(SharedAddress to, u64 from, u32 count) {
     u32 words[kPieceBytes / 4] = {};
 #pragma unroll
-    for (u32 i = 0; i < kPieceBytes / kBytes; ++i) {
+    for (u32 i = 0; i < kPieceElements; ++i) {
       u32 bits = 0;
       if (i < count) {
         if constexpr (kBytes == 1) {

@@ -13,6 +13,7 @@
 #include "device/epilogue/group_values.cuh"
 #include "device/ptx/dependent_launch.cuh"
 #include "device/ptx/launch_memory.cuh"
+#include "device/sm80/fragment_store.cuh"
 #include "device/sm80/mainloop.cuh"
 #include "device/values/unrolled.cuh"
 
@@ -126,20 +127,27 @@ __device__ __forceinline__ void run_tile(const Arguments& arguments, TileCoord p
   using Main = Mainloop<kConfig, Space>;
   constexpr EpilogueTraits kTraits = Space::kTraits;
   const TileCoord tile{.m = place.m * kConfig.tile_m, .n = place.n * kConfig.base_columns(kTraits)};
-  // The shuffle tells the compiler that `group` is the same in all threads of a warp.
-  const u32 group = __shfl_sync(~0u, threadIdx.x / kWarpgroupSize, 0);
+  // The shuffle tells the compiler that the group is the same in all threads of a warp. Called anew
+  // for the epilogue, so that the mainloop has the registers.
+  const auto group_of_thread = [] { return __shfl_sync(~0u, threadIdx.x / kWarpgroupSize, 0); };
+  const auto place_of_group = [](u32 group) {
+    constexpr bool kSplitsColumns = kConfig.splits_columns(Space::kTraits);
+    return TileCoord{.m = kSplitsColumns ? 0 : group * Main::kBlocks * kBlockRows,
+                     .n = kSplitsColumns ? group * kConfig.group_columns(Space::kTraits) : 0};
+  };
+  typename Main::Accumulators accumulators;
+  {
+    const TileCoord own = place_of_group(group_of_thread());
+    Main{.stages = shared}.run(arguments, tile, own.m, own.n, accumulators);
+  }
+  const u32 group = group_of_thread();
+  const TileCoord own = place_of_group(group);
   const u32 thread = threadIdx.x % kWarpgroupSize;
-  constexpr bool kSplitsColumns = kConfig.splits_columns(kTraits);
-  const u32 group_row = kSplitsColumns ? 0 : group * Main::kBlocks * kBlockRows;
-  const u32 group_column = kSplitsColumns ? group * kConfig.group_columns(kTraits) : 0;
-  const FragmentPosition position{.row = tile.m + group_row + fragment_row(thread, 0),
-                                  .column = tile.n + group_column + fragment_column(thread, 0),
+  const FragmentPosition position{.row = tile.m + own.m + fragment_row(thread, 0),
+                                  .column = tile.n + own.n + fragment_column(thread, 0),
                                   .thread = thread,
                                   .rows = Space::rows(arguments),
                                   .columns = Space::columns(arguments)};
-  typename Main::Accumulators accumulators;
-  const Main mainloop{.stages = shared};
-  mainloop.run(arguments, tile, group_row, group_column, accumulators);
   typename Space::Rows rows;
   Space::begin_tile(arguments, rows, position);
   const TileEpilogue<kConfig, kRing, Space> epilogue{

@@ -90,14 +90,20 @@ TEST(Sm80OnHost, OperandsOfAnyPitch) {
     expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "64x128c11s3", {.gap = 3});
 }
 
-// Operands that follow one another along K, each with a last block of its own; a single row of K.
+// Operands that follow one another along K, each with a last block of its own; one is a single row.
 TEST(Sm80OnHost, SegmentsOfK) {
-  for (const HostRows rows : {kAlignedRows, HostRows{.gap = 3}})
-    expect_right_on_sm80(parse_program(R"(program segments {
-  store(y:bf16, gemm(a[M, K]:bf16, b[K, N]:bf16; c[L, M]:bf16, d[N, L]:bf16, tt;
-                     e[M, N]:bf16, f[N, N]:bf16, nt))
-})"),
-                         {{"M", 203}, {"N", 139}, {"K", 71}, {"L", 1}}, "128x128c11s3", rows);
+  const Program nn = parse_program(R"(program nn {
+  store(y:bf16, gemm(a[M, K]:bf16, b[K, N]:bf16, nn; c[M, L]:bf16, d[L, N]:bf16, nn;
+                     e[M, N]:bf16, f[N, N]:bf16, nn))
+})");
+  const Program nt = parse_program(R"(program nt {
+  store(y:bf16, gemm(a[M, K]:bf16, b[N, K]:bf16, nt; c[M, L]:bf16, d[N, L]:bf16, nt))
+})");
+  for (const Program& program : {nn, nt}) {
+    for (const HostRows rows : {kAlignedRows, HostRows{.gap = 3}})
+      expect_right_on_sm80(program, {{"M", 203}, {"N", 139}, {"K", 71}, {"L", 1}}, "128x128c11s3",
+                           rows);
+  }
 }
 
 // A tile that holds two products.

@@ -15,6 +15,16 @@ __device__ __forceinline__ void copy_async(SharedAddress to, u64 from, u32 bytes
                : "memory");
 }
 
+// Copies 16 bytes, or fills them with zeros without reading if not `is_wanted`. Unlike a size in a
+// register, the predicate takes no further instructions.
+__device__ __forceinline__ void copy_async_or_clear(SharedAddress to, u64 from, bool is_wanted) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.eq.u32 p, %2, 0;\n"
+      "cp.async.cg.shared.global [%0], [%1], 16, p;\n}" ::"r"(to.byte),
+      "l"(from), "r"(is_wanted ? 1u : 0u)
+      : "memory");
+}
+
 __device__ __forceinline__ void copy_async(SharedAddress to, u64 from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.byte), "l"(from) : "memory");
 }

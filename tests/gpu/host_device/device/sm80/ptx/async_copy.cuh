@@ -29,6 +29,9 @@ inline void copy_async(SharedAddress to, u64 from, u32 bytes) {
   host_copies().back().push_back({to, from, bytes});
 }
 inline void copy_async(SharedAddress to, u64 from) { copy_async(to, from, 16); }
+inline void copy_async_or_clear(SharedAddress to, u64 from, bool is_wanted) {
+  copy_async(to, from, is_wanted ? 16 : 0);
+}
 inline void commit_copies() { host_copies().emplace_back(); }
 template <u32 kPending>
 void wait_for_copies() {
