@@ -63,16 +63,8 @@ struct Mainloop {
       blocks += Space::k_blocks(arguments, segment);
     Copies<Arguments> copies(arguments, tile);
 #pragma unroll
-    for (u32 block = 0; block + 1 < kConfig.stages; ++block) {
-      const SharedAddress stage = stages + block * kConfig.stage_bytes();
-      if (copies.whole_blocks() != 0) {
-        copies.template copy_whole<0, 1>(stage);
-        copies.commit_whole();
-        ++copies.next;
-      } else {
-        copies.copy_next(stage);
-      }
-    }
+    for (u32 block = 0; block + 1 < kConfig.stages; ++block)
+      copies.copy_next(stages + block * kConfig.stage_bytes());
     const Lane lane = lane_of(group_row, group_column);
     SharedAddress stage = stages;
     SharedAddress free = stages + (kConfig.stages - 1) * kConfig.stage_bytes();
@@ -115,7 +107,7 @@ struct Mainloop {
         for (u32 i = 0; i < whole; ++i) multiply_block(Constant<1>{});
         copies.next += whole;
         block += whole;
-        copies.copy_next(free);
+        copies.copy_partial(free);
         multiply_block(Constant<0>{});
       }
     }
@@ -128,8 +120,8 @@ struct Mainloop {
   using CopyOfA = OperandCopy<kConfig.major_a(), kConfig.tile_m, kBytes>;
   using CopyOfB = OperandCopy<kConfig.major_b(), kPartColumns, kBytes>;
   static constexpr u32 kPieces = CopyOfA::kPieces + kParts * CopyOfB::kPieces;
-  // The steps of a block that copy. The block after the next must have time to arrive.
-  static constexpr u32 kCopyingSteps = kConfig.stages == 2 || kConfig.promotes ? 1 : kSteps - 1;
+  // The steps of a block that copy. With two stages, what they copy is needed in the last step.
+  static constexpr u32 kCopyingSteps = kConfig.stages == 2 ? 1 : kSteps - 1;
 
   // The copies of a thread, block after block through all segments of K.
   template <class Arguments>
@@ -182,8 +174,15 @@ struct Mainloop {
       commit_copies();
       advance();
     }
-    // Copies the next block, of any kind, if there is one.
+    // Copies the next block if there is one.
     __device__ __forceinline__ void copy_next(SharedAddress stage) {
+      if (whole_blocks() == 0) return copy_partial(stage);
+      copy_whole<0, 1>(stage);
+      commit_whole();
+      ++next;
+    }
+    // The same by code for all blocks, whole or not, and also for the first of a segment.
+    __device__ __forceinline__ void copy_partial(SharedAddress stage) {
 #pragma unroll
       for (u32 following = 1; following < kTraits.segments; ++following) {
         if (current == following - 1 && next == Space::k_blocks(arguments, following - 1))
