@@ -145,6 +145,24 @@ TEST(SpilledChoice, WhatIsCompiledForOtherSizesIsFoundAndNothingElse) {
   EXPECT_EQ(others, 0);
 }
 
+// Also of the two ways with one configuration: tables that are kept during a tile, or not.
+TEST(SpilledChoice, WaysOfOneNameHaveOneSource) {
+  const Program rope = parse_program(R"(program rope {
+    z = gemm(h[M, K]:bf16, w[2048, K]:bf16, nt)
+    cos = tile(cos[S, 64], rows=position[M], repeat=16)
+    sin = tile(sin[S, 64], rows=position, repeat=16)
+    first, second = split_pairs(z, 128)
+    store(q:bf16, merge_pairs(first * cos - second * sin, second * cos + first * sin, 128))
+  })");
+  const GemmProgram program(rope, {{"M", 8192}, {"K", 1024}, {"S", 2048}}, {});
+  const PlannedKernel kernel = program.planned(0);
+  std::map<std::string, std::string> sources;
+  for (size_t way = 0; way < kernel.ways + kernel.more_ways; ++way) {
+    const std::string source = kernel.emit(way).source;
+    EXPECT_EQ(sources.emplace(kernel.name(way), source).first->second, source) << kernel.name(way);
+  }
+}
+
 // The compiler itself, for seconds: a kernel that spills and one in its place are compiled. A
 // second process compiles neither, and what is emitted then is what runs.
 TEST(SpilledChoice, WhatTheCompilerSaidIsKept) {
