@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of sinks, the last kernel of attention's backward if there are sinks. A sink is a
-// logit whose exponential is added only to the denominator of softmax. Its probability is p =
-// exp(sink - lse), and its gradient is the sum of -p dy·y over all queries. Invariant: the order of
-// the sum is fixed, so results are bitwise repeatable.
+// learned logit of a head. Softmax adds exp(sink) to its denominator, but there is no value for a
+// sink. The probability of a sink is p = exp(sink - lse), and the gradient of a sink is the sum of
+// -p dy·y over all queries. Invariant: the order of the sum is fixed, so results are bitwise
+// repeatable.
 #pragma once
 
 #include "device/attention/sizes.cuh"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores the 16 columns of a fragment that the four threads of a quad hold in two rows. A thread
-// holds a pair of columns in each half of the fragment. Stored pair by pair, a row's 32 bytes take
-// two instructions, each of which touches half of a memory sector in 16 rows. So neighbours
-// exchange a pair: even threads get four columns of the first half, odd ones of the second.
+// Stores a fragment of 16 columns with 8-byte stores. In the mma layout, a quad (four threads)
+// holds two rows of 16 columns. In each row, a thread holds two adjacent columns of the first eight
+// and two adjacent columns of the last eight. A 4-byte store for each of these pairs would write
+// half of a 32-byte sector. So each even thread exchanges one pair with the next thread: afterwards
+// even threads hold four adjacent columns of the first eight, and odd threads four of the last
+// eight.
 #pragma once
 
 #include "device/epilogue/direct_pairs.cuh"
@@ -11,9 +13,12 @@
 
 namespace coda::device {
 
-// `bits`: packed pairs of 16-bit elements, as in a fragment of the accumulators. `stride`: elements
-// between rows. `column`: the tensor's column of the thread's first pair. The fragment's columns
-// are adjacent in the tensor. Called by all threads of a warp.
+// All threads of a warp must call it. The 16 columns of the fragment must be adjacent in the
+// tensor. bits: the thread's values as packed pairs of 16-bit elements, in the order of the
+// accumulators:
+//       bits[half * 2 + side], half: first or last eight columns, side: first or second row
+// stride: elements between rows of the tensor
+// column: column of the tensor where the thread's first pair belongs
 template <Element kStored>
 __device__ __forceinline__ void store_fragment(u64 tensor, u32 stride, u32 column,
                                                const FragmentPosition& at,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mainloop of a tile: all threads copy operand blocks asynchronously into a ring of
-// shared-memory stages (operand_copy.cuh), and each warp multiplies the blocks that have arrived
-// with mma.sync.
+// The mainloop of a tile. All threads copy blocks of both operands asynchronously into a ring of
+// shared-memory stages (operand_copy.cuh). Each warp multiplies the blocks that have arrived with
+// mma.sync.
 //
-// A block has four steps along K. While a warp multiplies the fragments of one step, it loads those
-// of the next, also across the border of two blocks, and issues part of the copies of the block
-// that is `stages - 1` ahead. So the tensor cores wait neither for shared memory nor for the
-// barrier. All of this is one basic block, because the compiler schedules only within one. So the
-// loop copies only whole blocks; blocks with the end of K, and all blocks of operands whose rows do
-// not begin at multiples of 16 bytes, are copied before the steps, by code with branches.
+// The purpose of the structure is that the tensor cores never wait. A block has four steps along K.
+// While a warp multiplies the fragments of one step, it loads the fragments of the next step with
+// ldmatrix, even if the next step belongs to the next block. It also issues a part of the copies
+// for the block that is `stages - 1` blocks ahead. The compiler interleaves these instructions only
+// within one basic block, so the loop body has no branches. Therefore the loop copies only whole
+// blocks (operand_copy.cuh explains the term). The other blocks are copied by branching code before
+// the four steps: the last block if K ends inside it, and all blocks of unaligned operands.
 // In shared memory, kBlockK, kStepK and k count 16-bit elements; there are twice as many 8-bit
 // elements in the same bytes.
 // Invariant: all threads synchronise between the last read of a stage and the next copy into it.
@@ -120,10 +121,11 @@ struct Mainloop {
   using CopyOfA = OperandCopy<kConfig.major_a(), kConfig.tile_m, kBytes>;
   using CopyOfB = OperandCopy<kConfig.major_b(), kPartColumns, kBytes>;
   static constexpr u32 kPieces = CopyOfA::kPieces + kParts * CopyOfB::kPieces;
-  // The steps of a block that copy. With two stages, what they copy is needed in the last step.
+  // The number of steps of a block that issue copies. With two stages, the last step of a block
+  // already waits for the copies of this block, so the first step issues all of them.
   static constexpr u32 kCopyingSteps = kConfig.stages == 2 ? 1 : kSteps - 1;
 
-  // The copies of a thread, block after block through all segments of K.
+  // The state of a thread's copies. Blocks are copied in order through all segments of K.
   template <class Arguments>
   struct Copies {
     const Arguments& arguments;
@@ -145,7 +147,7 @@ struct Mainloop {
       for (u32 part = 0; part < kParts; ++part)
         b[part] = CopyOfB(Space::b(arguments, segment, part), first_column());
     }
-    // The number of blocks from the next one on that are whole, in this segment.
+    // The number of consecutive whole blocks of the current segment, counted from `next`.
     __device__ __forceinline__ u32 whole_blocks() const {
       u32 whole = CopyOfA::whole_blocks(Space::a(arguments, segment()), tile.m);
 #pragma unroll
@@ -154,7 +156,7 @@ struct Mainloop {
             whole, CopyOfB::whole_blocks(Space::b(arguments, segment(), part), first_column()));
       return whole > next ? whole - next : 0;
     }
-    // Copies the pieces of step kStep of kOf of a whole block.
+    // Issues part kStep of kOf of the copies of a whole block. `stage`: address of the stage.
     template <u32 kStep, u32 kOf>
     __device__ __forceinline__ void copy_whole(SharedAddress stage) const {
       constexpr u32 kFirst = kStep * kPieces / kOf;
@@ -169,19 +171,20 @@ struct Mainloop {
         }
       });
     }
-    // Called after the copies of a whole block; the caller counts it (`next`).
+    // Commits the copies of a whole block. The caller must increment `next`.
     __device__ __forceinline__ void commit_whole() {
       commit_copies();
       advance();
     }
-    // Copies the next block if there is one.
+    // Copies block `next` if there is one. Uses the branch-free copies if the block is whole.
     __device__ __forceinline__ void copy_next(SharedAddress stage) {
       if (whole_blocks() == 0) return copy_partial(stage);
       copy_whole<0, 1>(stage);
       commit_whole();
       ++next;
     }
-    // The same by code for all blocks, whole or not, and also for the first of a segment.
+    // Copies block `next` with bounds checks, whether it is whole or not. If the current segment
+    // has no more blocks, it begins the next segment.
     __device__ __forceinline__ void copy_partial(SharedAddress stage) {
 #pragma unroll
       for (u32 following = 1; following < kTraits.segments; ++following) {
@@ -213,26 +216,29 @@ struct Mainloop {
     }
   };
 
-  // What a thread loads of one step: 16 rows and 16 columns for each fragment.
+  // A thread's fragments of both operands for one step: each has 16 rows of A or 16 columns of B.
   struct Fragments {
     u32 a[kBlocks][4];
     u32 b[kTraits.parts][kFragmentsN][4];
   };
 
-  // The places in a stage from which a lane loads its first fragments of both operands.
+  // Byte offsets in a stage: the addresses that this lane passes to ldmatrix for the first fragment
+  // of A and of B.
   struct Lane {
     u32 a;
     u32 b;
   };
 
-  // Waits until all copies of the oldest block have arrived and no thread reads older stages.
+  // Waits until the copies of the next block to be multiplied have arrived and all threads have
+  // finished reading the stages of earlier blocks.
   __device__ __forceinline__ static void wait_for_stage() {
     wait_for_copies<kConfig.stages - 2>();
     __syncthreads();
   }
 
-  // The tensor cores keep a register that two consecutive products read: all products with a
-  // fragment of A follow one another, in turns from both ends of B.
+  // If two consecutive mma.sync read the same register, the tensor core reuses it without another
+  // register read, which saves power. So all products with one fragment of A are issued one after
+  // another, and the order of B's fragments is reversed for every second fragment of A.
   __device__ __forceinline__ static void multiply(const Fragments& step,
                                                   Accumulators& accumulators) {
     constexpr u32 kColumns = kTraits.parts * kFragmentsN;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies one operand of a GEMM from global memory to the stages of a tile, block after block along
-// K. A block is 128 bytes deep and lies in its stage in rows of 128 bytes, swizzled (swizzle_128b).
-// For an operand that is contiguous along K, a row holds one outer index. For any other operand (of
-// 16-bit elements), a row holds one k of a panel of 64 outer indices.
+// Copies one operand of a GEMM from global memory to shared memory with cp.async, one block of K
+// after another. A block is 128 bytes deep along K. Each block is copied to one stage of the ring,
+// in rows of 128 bytes that are swizzled (swizzle_128b). If the operand is contiguous along K, a
+// row has one outer index (a row of A or a column of B). Otherwise (16-bit elements only), a row
+// has one k and 64 consecutive outer indices, which are called a panel.
 //
-// A thread copies the same pieces of 16 bytes in each block. They are 32 rows apart, so their
-// addresses differ from the thread's first by multiples of one step, and they have the first one's
-// swizzle. So a piece of a block that is whole takes an addition and the copy itself.
+// A piece is the 16 bytes of one cp.async. A thread copies the same pieces of every block. The
+// pieces of a thread are 32 rows apart, so all of them have the same swizzle, and the address of a
+// piece is the address of the first piece plus a multiple of `step`. A block is whole if no piece
+// crosses the border of the operand and K does not end inside the block. Copying a piece of a whole
+// block takes one addition and one cp.async, without bounds checks.
 #pragma once
 
 #include "device/layout/fragment.cuh"
@@ -57,12 +60,12 @@ struct OperandCopy {
   static constexpr u32 kBlockElements = kSwizzleBytes / kBytes;
   static_assert(kOuter % kRowsApart == 0 && (kMajor == Major::k || kBytes == kElementBytes));
 
-  u64 from;    // the thread's first piece of the next block
-  u64 step;    // bytes between its pieces
-  u32 inside;  // bit i: piece i has an outer index of the rectangle
+  u64 from;    // global address of the thread's first piece of the next block
+  u64 step;    // bytes between consecutive pieces of the thread
+  u32 inside;  // bit i is set if the outer indices of piece i are inside the operand
 
   OperandCopy() = default;
-  // The whole blocks of K, one after another, for the tile whose first row or column is `outer`.
+  // Starts at the first block of K. `outer` is the first row (of A) or column (of B) of the tile.
   __device__ __forceinline__ OperandCopy(const StoredOperand& operand, u32 outer) {
     from = operand.element<kBytes>(row_of(0, outer, 0), column_of(0, outer, 0));
     step = static_cast<u64>(operand.stride) * (kRowsApart * kBytes);
@@ -75,8 +78,7 @@ struct OperandCopy {
     }
   }
 
-  // The number of blocks from the first on whose pieces lie entirely in the rectangle or, for
-  // outer indices outside of it, entirely outside.
+  // The number of leading blocks of K that are whole. It is 0 if rows are not 16-byte aligned.
   __device__ __forceinline__ static u32 whole_blocks(const StoredOperand& operand, u32 outer) {
     if (!operand.template is_aligned<kBytes>()) return 0;
     if constexpr (kMajor == Major::k) {
@@ -88,20 +90,22 @@ struct OperandCopy {
     }
   }
 
-  // Copies a piece of a whole block to the stage whose part for this operand begins at `stage`.
+  // Copies one piece of a whole block. `stage` is the shared-memory address where the stage stores
+  // this operand. A piece outside the operand becomes zeros.
   __device__ __forceinline__ void copy_whole(u32 piece, SharedAddress stage) const {
     const u32 below = kMajor == Major::k ? piece : piece % kPanelPieces;
     const u32 beside = kMajor == Major::k ? 0 : piece / kPanelPieces * kSwizzleBytes;
     copy_async_or_clear(place_of(piece, stage), from + below * step + beside,
                         (inside >> piece & 1) != 0);
   }
-  // Goes on to the next whole block.
+  // Moves `from` to the next block.
   __device__ __forceinline__ void advance() {
     from += kMajor == Major::k ? kSwizzleBytes : kBlockK / kRowsApart * step;
   }
 
-  // Copies all pieces of any block of K, and fills up with zeros. Waits for the elements if rows do
-  // not begin at multiples of 16 bytes.
+  // Copies all pieces of block number `block`, which need not be whole. Elements outside the
+  // operand become zeros. If rows are not 16-byte aligned, it loads and stores element by element,
+  // which stalls the thread until the loads have arrived.
   __device__ __forceinline__ static void copy_block(const StoredOperand& operand, u32 outer,
                                                     u32 block, SharedAddress stage) {
     const bool is_aligned = operand.template is_aligned<kBytes>();

@@ -127,8 +127,9 @@ __device__ __forceinline__ void run_tile(const Arguments& arguments, TileCoord p
   using Main = Mainloop<kConfig, Space>;
   constexpr EpilogueTraits kTraits = Space::kTraits;
   const TileCoord tile{.m = place.m * kConfig.tile_m, .n = place.n * kConfig.base_columns(kTraits)};
-  // The shuffle tells the compiler that the group is the same in all threads of a warp. Called anew
-  // for the epilogue, so that the mainloop has the registers.
+  // The shuffle tells the compiler that the group is the same in all threads of a warp. The
+  // epilogue calls it again, so that no register holds the group and the position during the
+  // mainloop.
   const auto group_of_thread = [] { return __shfl_sync(~0u, threadIdx.x / kWarpgroupSize, 0); };
   const auto place_of_group = [](u32 group) {
     constexpr bool kSplitsColumns = kConfig.splits_columns(Space::kTraits);

@@ -219,7 +219,9 @@ class Backward(_Call):
             self._run(memory)
 
         vectors: Sequence[torch.Tensor] = ()
-        # A backward without products (of a loss whose gradients the forward begins) has no scales.
+        # Some backwards contain no GEMM and so have no scale inputs: if the loss is computed in
+        # blocks of rows, the forward also computes the gradients, and the backward only multiplies
+        # them by the upstream gradient.
         if all(name in self._place for name in _eight_bits.NAMES):
             scales = self.function.scales(self.needs, self._device)
             memory.append(scales.largest)

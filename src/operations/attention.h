@@ -68,9 +68,9 @@ CpuKernel prepare_attention(const OperationCall& call, int threads);
 CpuKernel prepare_attention_backward(const OperationCall& call, int threads);
 std::vector<GpuKernel> attention_kernels(const OperationCall& call);
 std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call);
-// Whether attention_kernels() and attention_backward_kernels() are faster than cuDNN for the head
-// size and the GPU of this call. By measurement these are heads of 64, 96 and 128 on Hopper
-// (lab/notebook/hopper.md).
+// Returns true if the library's attention kernels (the two functions above) are faster than cuDNN
+// for this head size on this GPU: for heads of 64, 96 and 128 on Hopper. The measurements are in
+// lab/notebook/hopper.md.
 bool own_attention_is_fastest(const OperationCall& call);
 // `shape`: its rows are the newest tokens.
 std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,

@@ -327,9 +327,10 @@ class SpaceWriter {
     }
   }
 
-  // Where no planes pass through shared memory, neighbouring threads exchange pairs for wider
-  // stores. Not beside loads by the threads: the exchange ends a basic block, within which the
-  // compiler issues the loads of later fragments early.
+  // Whether 16-bit tiles are stored by store_fragment() (device/sm80/fragment_store.cuh), on
+  // targets whose epilogues store from registers. A space that also loads tiles into registers does
+  // not use it: its branch ends the basic block, and then the compiler no longer issues the loads
+  // of later fragments early, which costs more than the wider stores save.
   bool stores_fragments() const {
     return sizes_.target().planes.most == 0 &&
            std::ranges::none_of(analysis_.loads, [](const TileMove& move) {
