@@ -72,6 +72,7 @@ Tokens load_token_ids(const fs::path& file, int width, int64_t vocab) {
   auto mapped = std::make_shared<const io::MappedFile>(file);
   const std::span<const std::byte> bytes = mapped->bytes();
   require(!bytes.empty(), printable(file) + ": the file is empty (give a file of token ids)");
+  io::require_no_other_kind(bytes, printable(file));
   require(bytes.size() % static_cast<size_t>(width) == 0,
           printable(file) + ": " + std::to_string(bytes.size()) + " bytes are no whole number of " +
               std::to_string(width) +

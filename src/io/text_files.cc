@@ -61,7 +61,7 @@ struct Kind {
 };
 using namespace std::string_view_literals;
 constexpr Kind kKinds[] = {
-    {"\x1f\x8b"sv, "compressed by gzip"},
+    {"\x1f\x8b\x08"sv, "compressed by gzip"},
     {"BZh"sv, "compressed by bzip2"},
     {"\xfd"
      "7zXZ"sv,
@@ -84,6 +84,7 @@ constexpr Kind kKinds[] = {
     {"\x7f"
      "ELF"sv,
      "a program"},
+    {"\xff\xfe\0\0"sv, "text in UTF-32"},
     {"\xff\xfe"sv, "text in UTF-16"},
     {"\xfe\xff"sv, "text in UTF-16"},
 };
@@ -93,9 +94,14 @@ bool is_safetensors(std::string_view text) {
   return text.size() > 9 && text.substr(8, 2) == "{\"" && text.substr(4, 4) == "\0\0\0\0"sv;
 }
 
-const char* kind_of(std::string_view text) {
+std::string_view letters_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Only kinds whose start has at least `least` bytes.
+const char* kind_of(std::string_view text, size_t least = 0) {
   for (const Kind& kind : kKinds)
-    if (text.starts_with(kind.start)) return kind.name;
+    if (kind.start.size() >= least && text.starts_with(kind.start)) return kind.name;
   if (is_safetensors(text)) return "a checkpoint (safetensors)";
   return nullptr;
 }
@@ -107,10 +113,26 @@ void require_text(std::span<const std::byte> bytes, const std::string& source) {
     throw Error(source + ": the file is no text, it " + what +
                 " (give UTF-8 text, or token ids with --ids)");
   };
-  const char* kind = kind_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const char* kind = kind_of(letters_of(bytes));
   if (kind != nullptr) refuse(std::string("is ") + kind);
   const auto zero = std::ranges::find(bytes, std::byte{0});
   if (zero != bytes.end()) refuse("has a byte of 0 at " + std::to_string(zero - bytes.begin()));
+}
+
+void require_no_other_kind(std::span<const std::byte> bytes, const std::string& source) {
+  constexpr size_t kNoChance = 3;     // two bytes may be the first id
+  constexpr size_t kEnoughText = 64;  // letters that no ids are by chance
+  const std::string_view text = letters_of(bytes);
+  const auto refuse = [&source](const std::string& what) {
+    throw Error(source + ": the file has no token ids, it is " + what +
+                " (--ids takes little-endian numbers and nothing else, as NumPy's tofile writes)");
+  };
+  const char* kind = kind_of(text, kNoChance);
+  if (kind != nullptr) refuse(kind);
+  const std::string_view start = text.substr(0, size_t{1} << 12);
+  const bool is_text = std::ranges::all_of(
+      start, [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; });
+  if (is_text && start.size() >= kEnoughText) refuse("a text, which --data reads");
 }
 
 std::vector<fs::path> texts_in(const fs::path& folder) {

@@ -110,6 +110,27 @@ TEST_F(TextData, RefusesBadTokenIds) {
   EXPECT_EQ(error_message([&] { check_vocabulary(load("a.txt"), 100); }), "");
 }
 
+TEST_F(TextData, RefusesFilesOfOtherKindsAsTokenIds) {
+  const std::pair<std::string, const char*> files[] = {
+      {"\x93NUMPY\x01\0\x76\0"s, "an array of NumPy"},
+      {"\x1f\x8b\x08\0"s, "compressed by gzip"},
+      {"PK\3\4"s, "a zip archive"},
+      {"\x60\0\0\0\0\0\0\0{\"a\": 1}"s, "a checkpoint (safetensors)"},
+      {std::string(64, 'x'), "a text, which --data reads"}};
+  for (const auto& [start, kind] : files) {
+    for (const int width : {2, 4}) {
+      write("ids.bin", start + std::string(400, kind[2] == 't' ? 'y' : '\1').substr(start.size()));
+      EXPECT_THAT(error_message([&] { load_token_ids(folder_ / "ids.bin", width, 1LL << 31); }),
+                  AllOf(HasSubstr("ids.bin: the file has no token ids, it is"), HasSubstr(kind)));
+    }
+  }
+  // Ids may begin as a file of two letters does, and small ones may be letters.
+  write("ids.bin", "\xff\xfe\x01\0\x1f\x8b\x09\0"s);
+  EXPECT_EQ(load_token_ids(folder_ / "ids.bin", 2, 65536).size(), 4);
+  write("ids.bin", "abcd");
+  EXPECT_EQ(load_token_ids(folder_ / "ids.bin", 2, 65536).size(), 2);
+}
+
 TEST_F(TextData, SplitsAtTheEnd) {
   write("a.txt", "0123456789");
   const Tokens tokens = load("a.txt");
