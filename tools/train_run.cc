@@ -112,7 +112,10 @@ class Run {
   // Restores a checkpoint, or saves the first one.
   void start() {
     const ModelTrainSettings& s = plan_.settings;
-    if (is_first()) remove_debris(plan_.out);
+    if (is_first()) {
+      claim_folder();
+      remove_debris(plan_.out);
+    }
     if (plan_.communicator != nullptr)
       plan_.communicator->set_remedy("go on from the newest checkpoint in " + printable(plan_.out));
     fmt::print("{}: {} parameters, {}\n", description_of(s.model),
@@ -241,11 +244,7 @@ class Run {
       const auto write =
           checkpoint_writer(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files);
       trainer_.require_sound_loss();
-      if (is_first() && folder_.st_ino == 0) {
-        std::error_code said_by_the_save;
-        fs::create_directories(plan_.out, said_by_the_save);
-        ::stat(plan_.out.c_str(), &folder_);
-      }
+      if (is_first()) claim_folder();
       if (is_first()) saving_ = std::async(std::launch::async, write);
     });
     if (!trainer_.fetches_copies()) finish_saving();
@@ -257,24 +256,29 @@ class Run {
     if (!saving_.valid()) return;
     naming_the_last_checkpoint([this] {
       checkpoint_ = saving_.get();
-      say_of_a_new_folder();
+      claim_folder();  // it may have been renamed during the write
       if (plan_.overwrite) remove_the_run_before();
       if (plan_.communicator != nullptr)
         plan_.communicator->set_remedy("the last good checkpoint is " + printable(checkpoint_));
     });
   }
 
-  // If the run's folder was removed or renamed, the next save creates a new one; prints a notice.
-  void say_of_a_new_folder() {
+  // If the run's folder was removed or renamed, creates and locks a new one, and prints a notice.
+  void claim_folder() {
     struct stat now = {};
-    if (::stat(plan_.out.c_str(), &now) != 0) return;
-    const bool is_another = folder_.st_ino != now.st_ino || folder_.st_dev != now.st_dev;
-    folder_ = now;
-    if (is_another)
+    const bool is_there = ::stat(plan_.out.c_str(), &now) == 0;
+    const bool is_same = is_there && folder_.st_ino == now.st_ino && folder_.st_dev == now.st_dev;
+    if (is_same) return;
+    if (folder_.st_ino != 0) {
+      lock_of_new_folder_.emplace(plan_.out);
       progress_.note(fmt::format(
           "{}: the run's folder was removed or renamed; it is made anew, and has checkpoints from "
           "step {} on",
-          printable(plan_.out), trainer_.step_count));
+          printable(plan_.out), plan_.state.step));
+    }
+    std::error_code said_by_the_save;
+    fs::create_directories(plan_.out, said_by_the_save);
+    ::stat(plan_.out.c_str(), &folder_);
   }
 
   // Prints to the output, or to stderr if the output is lost.
@@ -380,7 +384,8 @@ class Run {
   std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;
   fs::path checkpoint_;
-  struct stat folder_ = {};       // plan_.out when the last checkpoint was written
+  struct stat folder_ = {};  // plan_.out when the last checkpoint was written
+  std::optional<RunLock> lock_of_new_folder_;
   std::future<fs::path> saving_;  // the checkpoint being written
   bool all_stop_ = false;         // one of several processes is asked to stop
 };

@@ -182,14 +182,17 @@ TEST_F(Resume, OfAFinishedRunSaysSoAndGoesOnWithMoreSteps) {
 // The rename may happen between two checkpoints or while one is written.
 TEST_F(Resume, AFolderThatIsRenamedUnderARunIsMadeAnewAndSaid) {
   const std::string out = folder / "run";
+  std::string second;  // what another run in the new folder says
   const CommandResult result = run_coda(command(out, kEndless), {.while_running = [&](pid_t child) {
                                           wait_for_file(child, out + "/latest");
                                           fs::rename(out, folder / "elsewhere");
                                           wait_for_file(child, out + "/latest");
+                                          second = run_coda(resume(out)).err;
                                           kill(child, SIGTERM);
                                         }});
   EXPECT_EQ(result.status, 130) << result.err;
-  EXPECT_THAT(result.out, testing::HasSubstr("the run's folder was removed or renamed"));
+  EXPECT_THAT(second, HasSubstr("another coda train is at work there"));
+  EXPECT_THAT(result.out, HasSubstr("the run's folder was removed or renamed"));
   EXPECT_FALSE(names_in(out).empty());
 }
 
