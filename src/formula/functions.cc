@@ -76,13 +76,15 @@ double squared_deviations(const Numbers& x) {
   for (const double value : x) result += (value - middle) * (value - middle);
   return result;
 }
-double logsumexp(const Numbers& x) {
+// log(sum(exp(x - max(x)))).
+double log_sum_below_largest(const Numbers& x) {
   const double top = largest(x);
-  if (!std::isfinite(top)) return top;
+  if (!std::isfinite(top)) return 0;
   double result = 0;
   for (const double value : x) result += std::exp(value - top);
-  return top + std::log(result);
+  return std::log(result);
 }
+double logsumexp(const Numbers& x) { return largest(x) + log_sum_below_largest(x); }
 
 template <double (*kReduce)(const Numbers&)>
 Value reduction(const Bound& b) {
@@ -98,14 +100,18 @@ Value variance(const Bound& b) {
   }));
 }
 
-// exp(x - logsumexp) along an axis, or its logarithm.
+// exp(x - logsumexp) along an axis, or its logarithm. The largest value is subtracted first,
+// because its sum with the logarithm is rounded.
 template <bool kLog>
 Value softmax(const Bound& b) {
   const Array& x = b.array(0);
-  const Array whole = reduce(x, {b.whole(1, -1)}, true, logsumexp);
-  return Value::of(map(x, whole, [](double value, double of_line) {
-    return kLog ? value - of_line : std::exp(value - of_line);
-  }));
+  const std::vector<int64_t> axis{b.whole(1, -1)};
+  const auto difference = [](double value, double of_line) { return value - of_line; };
+  const Array shifted = map(x, reduce(x, axis, true, largest), difference);
+  return Value::of(
+      map(shifted, reduce(x, axis, true, log_sum_below_largest), [](double value, double of_line) {
+        return kLog ? value - of_line : std::exp(value - of_line);
+      }));
 }
 
 // ---- Elementwise.

@@ -16,6 +16,7 @@
 #include "measure/chain.h"
 #include "measure/given_inputs.h"
 #include "measure/reference_time.h"
+#include "measure/rounding_differences.h"
 
 namespace coda {
 namespace {
@@ -68,10 +69,12 @@ double constant_factor(const std::vector<double>& stored, const std::vector<doub
   return relative_error(stored, scaled) < 1e-9 ? factor : 0;
 }
 
-// `only_finite`: skip elements that are not finite in either tensor. `may_be_nan`: NaN is intended.
+// `only_finite`: skip elements that are not finite in the wanted tensor, and, if `may_overflow`, in
+// the stored one. `may_be_nan`: NaN is intended.
 struct Terms {
   double bound = 0;
   bool only_finite = false;
+  bool may_overflow = false;
   bool may_be_nan = false;
 };
 
@@ -89,7 +92,8 @@ ComparedTensor compared(const std::string& name, Array stored, Array wanted, con
   }
   if (terms.only_finite) {
     for (size_t i = 0; i < stored.values.size(); ++i) {
-      if (std::isfinite(stored.values[i]) && std::isfinite(wanted.values[i])) continue;
+      const bool is_compared = std::isfinite(stored.values[i]) || !terms.may_overflow;
+      if (is_compared && std::isfinite(wanted.values[i])) continue;
       result.overflowing += std::isfinite(wanted.values[i]) ? 1 : 0;
       stored.values[i] = wanted.values[i] = 0;
     }
@@ -259,20 +263,38 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
                            (use.use == measure::Use::count ? "" : "1 / ") + use.of.text() +
                            " here, which a program has as size(" + use.of.text() + ")");
   }
-  const auto compare = [&](const program::TensorValues& values, bool only_finite) {
-    const Arrays stored =
-        measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, values));
-    return compared_all(programs, stored, wanted_of(values),
-                        {kFormulaBound, only_finite, wanted.says_nan}, "the formula");
+  const auto both_at = [&](const program::TensorValues& values) {
+    return measure::StoredAndWanted{
+        measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, values)),
+        wanted_of(values)};
   };
-  Comparison usual = compare(inputs.values, false);
+  const auto is_changed = [&](const std::string& name) {
+    const auto found = inputs.decls.find(name);
+    return found != inputs.decls.end() && is_floating(found->second.dtype) &&
+           inputs.uses[name].use < measure::Use::seed;
+  };
+  const auto compare = [&](const program::TensorValues& values, const Terms& terms) {
+    measure::StoredAndWanted both = both_at(values);
+    const auto compared_now = [&] {
+      return compared_all(programs, both.stored, both.wanted, terms, "the formula");
+    };
+    Comparison all = compared_now();
+    for (size_t i = 0; i < all.tensors.size(); ++i) {
+      const bool was_right = result.tensors.empty() || result.tensors[i].is_right();
+      if (all.tensors[i].is_right() || !was_right) continue;
+      measure::remove_rounding(both, values, is_changed, both_at);
+      return compared_now();
+    }
+    return all;
+  };
+  Terms terms{.bound = kFormulaBound, .may_be_nan = wanted.says_nan};
+  Comparison usual = compare(inputs.values, terms);
   result.tensors = std::move(usual.tensors);
   result.left_out = std::move(usual.left_out);
   if (!scaled) return result;
+  terms.only_finite = true;
   std::vector<measure::ScaledInputs> others =
       measure::scaled_inputs(inputs.values, inputs.uses, inputs.decls);
-  for (measure::ScaledInputs& one : measure::edge_inputs(inputs.values, inputs.uses, inputs.decls))
-    others.push_back(std::move(one));
   std::vector<double> numbers = measure::numbers_of(programs);
   numbers.insert(numbers.end(), wanted.numbers.begin(), wanted.numbers.end());
   for (measure::ScaledInputs& one :
@@ -280,7 +302,7 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
     others.push_back(std::move(one));
   std::set<std::string> overflowing;
   const auto compare_too = [&](const measure::ScaledInputs& other) {
-    const Comparison of_other = compare(other.values, true);
+    const Comparison of_other = compare(other.values, terms);
     for (size_t i = 0; i < of_other.tensors.size(); ++i) {
       const ComparedTensor& tensor = of_other.tensors[i];
       if (tensor.overflowing > 0 && overflowing.insert(tensor.name).second)
@@ -292,6 +314,11 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
       result.tensors[i].remark = other.words + (tensor.remark.empty() ? "" : ", " + tensor.remark);
     }
   };
+  // No input is large here, so a result that is not finite is no overflow.
+  for (const measure::ScaledInputs& other :
+       measure::edge_inputs(inputs.values, inputs.uses, inputs.decls))
+    compare_too(other);
+  terms.may_overflow = true;
   for (const measure::ScaledInputs& other : others) compare_too(other);
   for (const measure::ScaledInputs& other :
        measure::meeting_inputs(inputs.values, inputs.uses, inputs.decls, numbers)) {
@@ -310,8 +337,8 @@ Comparison compare_with_results(std::span<const Program> programs, const DimValu
   measure::GivenInputs given = measure::given_inputs(programs, sizes, inputs);
   const Arrays stored =
       measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, given.values));
-  Comparison result =
-      compared_all(programs, stored, results, {bound, false, true}, "the file of results");
+  Comparison result = compared_all(programs, stored, results, {.bound = bound, .may_be_nan = true},
+                                   "the file of results");
   for (const auto& [name, array] : results) {
     std::vector<std::string> names;
     for (const auto& [stored_name, of_it] : stored) names.push_back(stored_name);

@@ -5,6 +5,7 @@
 #include "measure/input_uses.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "program/step_table.h"
@@ -255,7 +256,40 @@ class UseFinder {
     }
   }
 
+  // A mask of 0 and 1 is selected by, multiplied, subtracted from 1, and compared with 0 and 1.
+  // What is used otherwise, as in q / 255, is a quantity.
+  void find_quantities(const Term& t) {
+    constexpr double kLarge = 16;
+    for (size_t i = 0; i < t.operands.size(); ++i) {
+      InputUse& own = uses_[static_cast<size_t>(t.operands[i])];
+      const int other = t.operands[t.operands.size() - 1 - i];
+      const double value = is_number(other) ? term(other).value : std::nan("");
+      switch (t.fn) {
+        case Elementwise::select:
+        case Elementwise::neg: break;
+        case Elementwise::mul:
+          if (std::abs(value) <= 1 / kLarge) own.is_quantity = true;
+          break;
+        case Elementwise::div:
+          if (i == 1 || std::abs(value) >= kLarge) own.is_quantity = true;
+          break;
+        case Elementwise::add:
+        case Elementwise::sub:
+          if (std::abs(value) != 1) own.is_quantity = true;
+          break;
+        case Elementwise::equal:
+        case Elementwise::not_equal:
+        case Elementwise::less:
+        case Elementwise::less_equal:
+          if (!(value >= 0 && value <= 1)) own.is_quantity = true;
+          break;
+        default: own.is_quantity = true;
+      }
+    }
+  }
+
   void visit_elementwise(const Term& t, const InputUse& use) {
+    find_quantities(t);
     const bool is_positive = use.use == Use::positive || use.use == Use::moment;
     const bool is_whole = use.use == Use::seed || use.use == Use::place;
     const int a = t.operands[0];

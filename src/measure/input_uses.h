@@ -36,6 +36,7 @@ struct PlaceLimit {
 struct InputUse {
   Use use = Use::number;
   bool is_divisor = false;           // also used as a divisor, whatever `use` is
+  bool is_quantity = false;          // of type u8: a number up to 255, not only a mask
   Dim of = 1;                        // for a count: the number of summed values
   std::vector<PlaceLimit> limits{};  // for a place: all limits hold
 };

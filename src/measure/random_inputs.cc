@@ -85,8 +85,8 @@ std::vector<double> drawn(const TensorDecl& decl, const InputUse& use, const Dim
   const bool is_whole = decl.dtype == DType::i32 || use.use == Use::place || use.use == Use::seed;
   const Range range = range_of(use, sizes, inside);
   for (size_t i = 0; i < values.size(); ++i) {
-    if (decl.dtype == DType::u8) {  // a mask
-      values[i] = static_cast<double>(random() >> 63);
+    if (decl.dtype == DType::u8) {
+      values[i] = static_cast<double>(random() >> (use.is_quantity ? 56 : 63));
     } else if (is_whole) {
       const auto count = static_cast<uint64_t>(range.most - range.least + 1);
       values[i] = static_cast<double>(range.least + static_cast<int64_t>(random() % count));
