@@ -148,6 +148,7 @@ constexpr std::string_view kOfOthers[] = {
     "rms_norm_eps",
     "layer_norm_eps",
     "layer_norm_epsilon",
+    "is_causal",
     "is_encoder_decoder",
     "add_cross_attention",
     "cross_attention_hidden_size",
@@ -163,9 +164,10 @@ constexpr std::string_view kOfOthers[] = {
     "do_layer_norm_before",
 };
 
-// As if it were not there: null, false, 0, nothing in it, or full attention in every layer.
+// As if it were not there: null, false (causal attention: true), 0, nothing in it, or full
+// attention in every layer.
 bool is_off(std::string_view name, const nlohmann::json& value) {
-  if (value.is_boolean()) return !value.get<bool>();
+  if (value.is_boolean()) return value.get<bool>() == (name == "is_causal");
   if (value.is_number()) return value == (name == "partial_rotary_factor" ? 1 : 0);
   if (name == "layer_types" && value.is_array())
     return std::ranges::all_of(value, [](const auto& one) { return one == "full_attention"; });

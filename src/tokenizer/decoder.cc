@@ -6,6 +6,7 @@
 
 #include "coda/error.h"
 #include "tokenizer/byte_letters.h"
+#include "tokenizer/growth.h"
 #include "tokenizer/pattern_setting.h"
 #include "tokenizer/utf8.h"
 
@@ -74,6 +75,7 @@ void strip(std::string& token, const std::string& character, int64_t at_start, i
 
 Decoder make_decoder(const Component& component) {
   Decoder steps;
+  Growth growth;
   for (const Component& part : flattened(component, "decoders")) {
     if (part.is("ByteLevel")) {
       steps.emplace_back(join_bytes);
@@ -82,6 +84,7 @@ Decoder make_decoder(const Component& component) {
     } else if (part.is("Fuse")) {
       steps.emplace_back(join);
     } else if (part.is("Replace")) {
+      growth.add_replacement(part);
       steps.emplace_back(
           [pattern = pattern_setting(part), content = part.text("content")](Texts& tokens) {
             for (std::string& token : tokens) token = replaced(pattern, content, token);

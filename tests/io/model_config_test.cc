@@ -336,6 +336,7 @@ TEST(ModelConfig, RefusesWhatOnlyOtherArchitecturesHave) {
                                        {"num_local_experts", 8},
                                        {"clip_qkv", 8.0},
                                        {"is_encoder_decoder", true},
+                                       {"is_causal", false},
                                        {"partial_rotary_factor", 0.5},
                                        {"embedding_multiplier", 12.0}}) {
     const std::string pointer = std::string("/") + setting;
@@ -345,6 +346,7 @@ TEST(ModelConfig, RefusesWhatOnlyOtherArchitecturesHave) {
   for (const auto& [setting, value] : {std::pair<const char*, json>{"sliding_window", nullptr},
                                        {"layer_types", {"full_attention", "full_attention"}},
                                        {"use_sliding_window", false},
+                                       {"is_causal", true},
                                        {"pretraining_tp", 2}}) {
     EXPECT_EQ(message_with((std::string("/") + setting).c_str(), value, kLlama5), "") << setting;
   }

@@ -38,7 +38,7 @@ SKIPPED = {"architectures", "model_type", "transformers_version", "dtype", "_nam
            "use_cache", "bos_token_id", "eos_token_id"}
 # Keys that only some architectures have, with the value that the configs of the others get.
 FOREIGN = {"sliding_window": 4, "partial_rotary_factor": 0.5, "attn_logit_softcapping": 2.0,
-           "layer_types": ["sliding_attention", "full_attention"]}
+           "layer_types": ["sliding_attention", "full_attention"], "is_causal": False}
 
 
 def step_of(model_type: str, values: dict):

@@ -120,6 +120,32 @@ TEST_F(TokenizerFile, WhatIsNotSupportedIsRefusedByItsName) {
               HasSubstr("model Unigram is not supported"));
 }
 
+// Few replacements by longer texts are usual; many would make a text longer than any memory.
+TEST_F(TokenizerFile, StepsThatMakeATextTooLongAreRefused) {
+  const auto steps = [](const std::string& step, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += (i == 0 ? "" : ", ") + step;
+    return all;
+  };
+  const auto with_normalizers = [&](const std::string& all) {
+    return refusal_of(
+        small_tokenizer(R"("normalizer": {"type": "Sequence", "normalizers": [)" + all + R"(]},)"));
+  };
+  const std::string doubles = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
+  const std::string of_regex =
+      R"({"type": "Replace", "pattern": {"Regex": "[ab]+"}, "content": "aaaaaaaa"})";
+  const std::string in_front =
+      R"({"type": "Prepend", "prepend": ")" + std::string(2000, 'a') + R"("})";
+  EXPECT_EQ(with_normalizers(steps(doubles, 10)), "");
+  EXPECT_THAT(with_normalizers(steps(doubles, 11)), HasSubstr("more than 1024 times as long"));
+  EXPECT_THAT(with_normalizers(steps(of_regex, 4)), HasSubstr("more than 1024 times as long"));
+  EXPECT_THAT(with_normalizers(in_front), HasSubstr("more than 1024 times as long"));
+  std::string decodes = small_tokenizer();
+  const std::string first = R"("decoders": [)";
+  decodes.insert(decodes.find(first) + first.size(), steps(doubles, 40) + ",");
+  EXPECT_THAT(refusal_of(decodes), HasSubstr("decoder Sequence: Replace: with this step"));
+}
+
 // An algorithm of quadratic time would take minutes.
 TEST_F(TokenizerFile, ManyMarksOfOneLetterAreOrderedInLinearTime) {
   const Tokenizer tokenizer(write("tokenizer.json", small_tokenizer(R"("normalizer":
