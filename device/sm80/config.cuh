@@ -57,6 +57,19 @@ struct Config {
   }
 };
 
+// Shared memory holds the stages of both operands, then two scratch buffers for each group. The
+// warps of a group exchange values through the group's scratch buffers. After the mainloop, the
+// planes of the epilogue take the place of the stages: each group has slots, each for the planes of
+// one sub-tile.
+constexpr u32 scratch_at(const Config& config) { return config.stages * config.stage_bytes(); }
+constexpr u32 slot_bytes(const EpilogueTraits& shape) { return shape.planes() * kSubTileBytes; }
+// The number of slots of a group, at most one for each of its sub-tiles.
+constexpr u32 slots(const Config& config, const EpilogueTraits& shape) {
+  const u32 sub_tiles = config.blocks_m(shape) * (config.group_columns(shape) / kSubTileColumns);
+  return shape.staged() ? smaller(sub_tiles, scratch_at(config) / (kGroups * slot_bytes(shape)))
+                        : sub_tiles;
+}
+
 constexpr bool is_valid(const Config& config, const EpilogueTraits& shape) {
   const bool is_tn = config.layout == OperandLayout::tn;
   if (!are_operands(config.element, config.element_b) || !(is_16_bits(config.element) || is_tn) ||
@@ -68,13 +81,10 @@ constexpr bool is_valid(const Config& config, const EpilogueTraits& shape) {
   const u32 rows = kBlockRows * (config.splits_columns(shape) ? 1 : kGroups);
   return base % larger(kSubTileColumns, shape.group_span) == 0 && config.tile_m % rows == 0 &&
          (shape.natural_half == 0 || base % shape.natural_half == 0) &&
-         config.tile_n / shape.loaded_parts() % kOuterPanel == 0 && !shape.staged() &&
-         !shape.keeps_tables;
+         config.tile_n / shape.loaded_parts() % kOuterPanel == 0 && slots(config, shape) != 0 &&
+         shape.bytes == 0 && !shape.keeps_tables;
 }
 
-// Shared memory holds the stages of both operands, then two scratch buffers for each group. The
-// warps of a group exchange values through the group's scratch buffers.
-constexpr u32 scratch_at(const Config& config) { return config.stages * config.stage_bytes(); }
 constexpr u32 shared_bytes(const Config& config, const RingShape& shape) {
   return scratch_at(config) + kGroups * kScratchBuffers * scratch_bytes(shape);
 }

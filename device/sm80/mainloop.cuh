@@ -103,8 +103,11 @@ struct Mainloop {
       };
       wait_for_stage();
       load_fragments(fragments[0], stage, lane, 0);
+      // Unrolled by the assembler, as for compute capability 12.0, these loops spill registers.
+#pragma unroll 1
       for (u32 block = 0; block < blocks; ++block) {
         const u32 whole = copies.whole_blocks();
+#pragma unroll 1
         for (u32 i = 0; i < whole; ++i) multiply_block(Constant<1>{});
         copies.next += whole;
         block += whole;

@@ -53,6 +53,25 @@ constexpr u32 stage_offset(u32 outer, u32 k) {
                    swizzle_128b(k * kSwizzleBytes + outer % kOuterPanel * kElementBytes);
 }
 
+// Copies the first `count` elements of a piece one by one and fills the rest with zeros.
+template <u32 kBytes>
+__device__ __forceinline__ void copy_by_elements(SharedAddress to, u64 from, u32 count) {
+  u32 words[kPieceBytes / 4] = {};
+#pragma unroll
+  for (u32 i = 0; i < kPieceBytes / kBytes; ++i) {
+    u32 bits = 0;
+    if (i < count) {
+      if constexpr (kBytes == 1) {
+        bits = reinterpret_cast<const u8*>(from)[i];
+      } else {
+        bits = reinterpret_cast<const u16*>(from)[i];
+      }
+    }
+    words[i * kBytes / 4] |= bits << i * kBytes % 4 * 8;
+  }
+  store_piece(to, words);
+}
+
 // kOuter: rows or columns of the tile. kBytes: of an element.
 template <Major kMajor, u32 kOuter, u32 kBytes>
 struct OperandCopy {
@@ -119,7 +138,7 @@ struct OperandCopy {
       if (is_aligned) {
         copy_async(place_of(piece, stage), source, count * kBytes);
       } else {
-        copy_by_elements(place_of(piece, stage), source, count);
+        copy_by_elements<kBytes>(place_of(piece, stage), source, count);
       }
     }
   }
@@ -140,23 +159,6 @@ struct OperandCopy {
   }
   __device__ __forceinline__ static SharedAddress place_of(u32 piece, SharedAddress stage) {
     return stage + (swizzle_128b(threadIdx.x * kPieceBytes) + piece * (kRowsApart * kSwizzleBytes));
-  }
-
-  __device__ __forceinline__ static void copy_by_elements(SharedAddress to, u64 from, u32 count) {
-    u32 words[kPieceBytes / 4] = {};
-#pragma unroll
-    for (u32 i = 0; i < kPieceElements; ++i) {
-      u32 bits = 0;
-      if (i < count) {
-        if constexpr (kBytes == 1) {
-          bits = reinterpret_cast<const u8*>(from)[i];
-        } else {
-          bits = reinterpret_cast<const u16*>(from)[i];
-        }
-      }
-      words[i * kBytes / 4] |= bits << i * kBytes % 4 * 8;
-    }
-    store_piece(to, words);
   }
 };
 

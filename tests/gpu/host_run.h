@@ -21,21 +21,25 @@ namespace coda::gpu {
 using tests::Values;
 
 // Rows are `gap` elements further apart than they must be, and begin at multiples of `multiple`.
+// The tensor begins `offset` elements behind a multiple of 16 bytes.
 struct HostRows {
   int64_t gap = 0;
   int64_t multiple = 1;
+  int64_t offset = 0;
 };
 
 class HostTensor {
  public:
-  HostTensor(const TensorDecl& decl, const DimValues& sizes, HostRows rows) : decl_(decl) {
+  HostTensor(const TensorDecl& decl, const DimValues& sizes, HostRows rows)
+      : decl_(decl), first_(kGuard + rows.offset) {
     const PhysicalShape shape = physical_shape(decl, sizes);
     rows_ = shape.rows;
     cols_ = shape.cols;
     stride_ =
         cols_ == 1 ? 1 : (cols_ + rows.gap + rows.multiple - 1) / rows.multiple * rows.multiple;
-    bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(decl.dtype));
-    for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
+    const int64_t count = first_ + rows_ * stride_ + kGuard;
+    bytes_.resize(count * size_of(decl.dtype));
+    for (int64_t i = 0; i < count; ++i) {
       write_element(decl.dtype, bytes_.data(), i, std::nan(""));
     }
   }
@@ -61,12 +65,13 @@ class HostTensor {
           << decl_.name << ": memory outside was written, at element " << i;
     }
   }
-  void* data() { return bytes_.data() + kGuard * size_of(decl_.dtype); }
+  void* data() { return bytes_.data() + first_ * size_of(decl_.dtype); }
   int64_t stride() const { return stride_; }
 
  private:
   static constexpr int64_t kGuard = 64;
   TensorDecl decl_;
+  int64_t first_;
   int64_t rows_ = 0;
   int64_t cols_ = 0;
   int64_t stride_ = 0;

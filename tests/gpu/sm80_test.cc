@@ -90,6 +90,28 @@ TEST(Sm80OnHost, OperandsOfAnyPitch) {
     expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "64x128c11s3", {.gap = 3});
 }
 
+// Rows of tensors are aligned to one another, but not to 16 bytes, as those of a slice.
+TEST(Sm80OnHost, TensorsAtAnyAddress) {
+  for (const char* name : {"residual_norm", "swiglu_backward", "swiglu_joined"})
+    expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "128x128c11s3",
+                         {.gap = 3, .multiple = 8, .offset = 1});
+}
+
+// Four loaded planes and a shallow ring: a group has fewer slots than sub-tiles, and uses them
+// again.
+TEST(Sm80OnHost, MorePlanesThanTheStagesHold) {
+  const Program program = parse_program(R"(program many_planes {
+  acc = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)
+  a = tile(a[M, N]:bf16)
+  b = tile(b[M, N]:bf16)
+  c = tile(c[M, N]:bf16)
+  d = tile(d[M, N]:bf16)
+  store(y:bf16, acc * a + b)
+  store(z:bf16, acc * c + d)
+})");
+  expect_right_on_sm80(program, {{"M", 203}, {"N", 331}, {"K", 199}}, "128x256c11s2");
+}
+
 // Operands that follow one another along K, each with a last block of its own; one is a single row.
 TEST(Sm80OnHost, SegmentsOfK) {
   const Program nn = parse_program(R"(program nn {

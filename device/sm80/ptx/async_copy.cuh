@@ -40,6 +40,15 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+__device__ __forceinline__ void load_piece(u32 (&words)[4], SharedAddress from) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(from.byte)
+               : "memory");
+}
+__device__ __forceinline__ void store_word(SharedAddress to, u32 word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to.byte), "r"(word) : "memory");
+}
 __device__ __forceinline__ void store_piece(SharedAddress to, const u32 (&words)[4]) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to.byte), "r"(words[0]),
                "r"(words[1]), "r"(words[2]), "r"(words[3])

@@ -186,6 +186,11 @@ std::string SpaceOperands::operand(TensorMapSpec spec, Major major, const device
   const bool k_inner = major == Major::k;
   spec.box_rows = k_inner ? box.outer : box.k;
   spec.box_columns = k_inner ? box.k : box.outer;
+  return described(spec, role);
+}
+
+// An expression for the tensor, or a part of it with this role, in the target's way.
+std::string SpaceOperands::described(const TensorMapSpec& spec, const std::string& role) {
   const int t = spec.tensor;
   const std::string name = sizes_.tensor(t).name + role;
   const auto number = [&](const char* what, int64_t value) {
@@ -221,7 +226,7 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
     column = filled("plane_column($, $, column)",
                     {std::to_string(half(move.step)), std::to_string(plane)});
   }
-  return {"&" + arguments_.map(spec, role), column};
+  return {described(spec, role), column};
 }
 
 // A row-wise box starts at the sub-tile's first (column, row), a column-wise box at its first (row,
@@ -243,7 +248,7 @@ std::pair<std::string, std::string> SpaceOperands::byte_box(int move, int value,
     column =
         filled("plane_column($, $, column)", {std::to_string(half(value)), std::to_string(plane)});
   }
-  return {"&" + arguments_.map(spec, role), column};
+  return {described(spec, role), column};
 }
 
 std::string SpaceOperands::byte_planes() {

@@ -43,6 +43,7 @@ class SpaceOperands {
   std::string operand_b(size_t part, size_t segment);
   std::string operand(TensorMapSpec spec, device::Major major, const device::OperandBox& box,
                       const std::string& role);
+  std::string described(const TensorMapSpec& spec, const std::string& role);
   TensorMapSpec whole(int tensor) const;
   // The descriptor of a staged tensor's plane and the start of its box.
   std::pair<std::string, std::string> plane_box(const TileMove& move, int plane);

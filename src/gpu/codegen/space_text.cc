@@ -311,10 +311,6 @@ class SpaceWriter {
       const bool adds = found->movement == Movement::added;
       const std::string moved = adds ? values_.operand({s.operands[0], -1, plane}, added_operand(i))
                                      : value(s.operands[0], plane);
-      if (!adds && stores_fragments() && is_16_bits(type) && places_.are_neighbours(i)) {
-        store_fragment(i, plane, moved);
-        continue;
-      }
       const std::string where =
           filled("$, $, inside", {arguments_.pointer(s.tensor()), places_.pair(i, plane, "row")});
       if (adds) {
@@ -325,28 +321,6 @@ class SpaceWriter {
       }
       turns_.end_with(moved);
     }
-  }
-
-  // Whether 16-bit tiles are stored by store_fragment() (device/sm80/fragment_store.cuh), on
-  // targets whose epilogues store from registers. A space that also loads tiles into registers does
-  // not use it: its branch ends the basic block, and then the compiler no longer issues the loads
-  // of later fragments early, which costs more than the wider stores save.
-  bool stores_fragments() const {
-    return sizes_.target().planes.most == 0 &&
-           std::ranges::none_of(analysis_.loads, [](const TileMove& move) {
-             return move.movement == Movement::direct;
-           });
-  }
-  void store_fragment(int i, int plane, const std::string& stored) {
-    const Step& s = step(i);
-    const std::string type = element_text(tensor(s.tensor()).dtype);
-    const std::string bits = names_.make(tensor(s.tensor()).name + "_stored");
-    pass_.before.line("u32 $[kPairs];", {bits});
-    pass_.body.line("$[pair] = pack<$>($);", {bits, type, stored});
-    turns_.end_with(stored);
-    pass_.after.line("store_fragment<$>($, $, $, at, $);",
-                     {type, arguments_.pointer(s.tensor()), arguments_.stride(s.tensor()),
-                      places_.natural(i, plane, "at.column"), bits});
   }
 
   // Both copies of a value have the same bytes; the first copy packs them.

@@ -17,7 +17,7 @@ constexpr const char* kTaken =
     "start turn next is_inside is_plain fragment unrolled Rows SubTile Arguments FragmentPosition "
     "Elements "
     "pair_of pack unpack rounded bits_of after_turn is_whole has_aligned_pairs "
-    "load_element table_row load_pair load_two store_pair store_two store_fragment add_pair "
+    "load_element table_row load_pair load_two store_pair store_two add_pair "
     "add_to_row "
     "inside_pair "
     "wide_column";

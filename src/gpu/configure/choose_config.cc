@@ -163,7 +163,8 @@ uint32_t usual_stages(const Target& target, const GemmConfig& config, const Tile
   GemmConfig deeper = config;
   for (uint32_t stages = tile.most_stages; stages >= target.fewest_stages; --stages) {
     deeper.stages = stages;
-    const device::RingShape ring = ring_of(deeper, shapes);
+    device::RingShape ring = ring_of(deeper, shapes);
+    if (target.planes.replace_stages) ring.planes = 0;
     const SharedUse use = target.shared_use(deeper, ring);
     const uint32_t groups = ring.planes == 0 ? 0 : loads ? 2 : 1;
     // For a cooperative tile, a ring that holds its output is better than a fourth stage. A tile

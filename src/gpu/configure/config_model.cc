@@ -19,10 +19,16 @@ struct Epilogue {
   double operations;  // operations beyond those that cost nothing
 };
 
-double mainloop_cycles(const KernelRates& rates, const GemmConfig& c, const TileKind& kind,
-                       int64_t k_blocks) {
-  const double tensor_cores = static_cast<double>(c.tile_m) * c.tile_n * device::kBlockK /
-                              rates.multiplications * kind.factor;
+double mainloop_cycles(const Target& target, const GemmConfig& c, const TileKind& kind,
+                       const device::EpilogueTraits& shape, int64_t k_blocks) {
+  const KernelRates& rates = target.rates;
+  double tensor_cores = static_cast<double>(c.tile_m) * c.tile_n * device::kBlockK /
+                        rates.multiplications * kind.factor;
+  if (target.shared_traffic) {
+    const double shared = target.shared_traffic(c, shape) / rates.shared_bytes;
+    tensor_cores =
+        std::max(tensor_cores, rates.tensor_part * tensor_cores + rates.shared_part * shared);
+  }
   const double bytes =
       (static_cast<double>(c.tile_m) / c.cluster_n + static_cast<double>(c.tile_n) / c.cluster_m) *
       device::kSwizzleBytes;
@@ -46,7 +52,7 @@ double tile_cycles(const Target& target, const GemmConfig& c, const TileKind& ki
                    const SpaceWork& space, bool is_only_wave) {
   const KernelRates& rates = target.rates;
   const int64_t k_blocks = ceil_div(space.extents.k, c.block_k());
-  const double mainloop = mainloop_cycles(rates, c, kind, k_blocks);
+  const double mainloop = mainloop_cycles(target, c, kind, space.shape, k_blocks);
   const Epilogue epilogue{.sub_tiles = static_cast<double>(c.tile_m) * c.tile_n / (64 * 64),
                           .extra = std::max(0.0, space.planes - 1),
                           .operations = std::max(0.0, space.operations - rates.hidden_work)};

@@ -21,17 +21,21 @@ using device::Schedule;
 
 // In every configuration, two groups of warps share a tile.
 constexpr TileKind kTiles[] = {
-    {128, 128, Schedule::cooperative, 4, 1.0}, {128, 256, Schedule::cooperative, 3, 1.0},
-    {256, 128, Schedule::cooperative, 3, 1.0}, {128, 64, Schedule::cooperative, 4, 1.1},
-    {64, 128, Schedule::cooperative, 4, 1.1},
+    {256, 128, Schedule::cooperative, 3, 1.0}, {128, 256, Schedule::cooperative, 3, 1.0},
+    {128, 128, Schedule::cooperative, 4, 1.0}, {128, 64, Schedule::cooperative, 4, 1.0},
+    {64, 128, Schedule::cooperative, 4, 1.0},
 };
 
 constexpr ClusterShape kClusters[] = {{1, 1}};
 
 // The rate of the tensor cores is an A100's, for GPUs whose cards publish none for mma.sync. The
-// other rates are the ones fitted to Hopper.
+// parts of tensor cores and shared memory were fitted to all tiles of 20 programs on an H200
+// (lab/notebook/hopper.md), the other rates to Hopper's kernels.
 constexpr KernelRates kRates{.multiplications = 1024,
                              .operand_bytes = 48,
+                             .shared_bytes = 128,
+                             .tensor_part = 0.73,
+                             .shared_part = 0.68,
                              .alone = 1,
                              .tile = 480,
                              .sub_tile = 145,
@@ -64,6 +68,15 @@ device::sm80::Config config_of(const GemmConfig& c) {
 bool is_valid(const GemmConfig& c, const device::EpilogueTraits& shape) {
   return c.cluster_size() == 1 && c.schedule == Schedule::cooperative &&
          device::sm80::is_valid(config_of(c), shape);
+}
+
+// A stage is written once. Each of the eight warps reads the fragments of its rows and columns.
+uint32_t shared_traffic(const GemmConfig& c, const device::EpilogueTraits& shape) {
+  const device::sm80::Config config = config_of(c);
+  const uint32_t rows = config.blocks_m(shape) * device::sm80::kBlockRows / 4;
+  const uint32_t columns = config.group_columns(shape) * shape.parts;
+  const uint32_t warps = device::sm80::kThreads / device::kWarpSize;
+  return config.stage_bytes() + warps * (rows + columns) * device::kSwizzleBytes;
 }
 
 template <uint32_t kMostBytes>
@@ -129,8 +142,10 @@ constexpr Architecture kArchitectures[] = {
     {8, 0, kPtx, {11, 0}, "A100, RTX 30 and later", 108, false},
 };
 
-// The published rate of Hopper's cards is wgmma's, and that of B200 is tcgen05's.
+// The published rate of Hopper's cards is wgmma's, and that of B200 is tcgen05's. A loop of
+// mma.sync has 583 TFLOP/s on an H200.
 void set_rate(const GpuCard& card, KernelRates& rates) {
+  if (card.major == 9) rates.multiplications = 1330;
   if (card.boost_mhz != 0 && card.major != 9)
     rates.multiplications = card.flops / (2e6 * card.boost_mhz * card.multiprocessors);
 }
@@ -170,7 +185,11 @@ Target made(const Architecture& of, bool with_eight_bits) {
           .has_eight_bits = with_eight_bits,
           .deals_tiles = false,
           .loads_under_mainloop = false,
-          .planes = {},
+          .planes = {.most = 8,
+                     .load = "if (plane == $) sm80::load_plane(destination, $, row, $, "
+                             "plane >= kTraits.word_loads());",
+                     .store = "if (plane == $) sm80::store_plane(source, $, row, $);",
+                     .replace_stages = true},
           .operand_type = "sm80::StoredOperand",
           .rates = rates_of_first_card(of),
           .multiplies = with_eight_bits
@@ -179,6 +198,7 @@ Target made(const Architecture& of, bool with_eight_bits) {
           .is_valid = is_valid,
           .shared_use =
               of.has_large_shared_memory ? shared_use<kLargeSharedBytes> : shared_use<kSharedBytes>,
+          .shared_traffic = shared_traffic,
           .accumulators =
               [](const GemmConfig& c) { return c.tile_m * c.tile_n / device::sm80::kThreads; },
           .row_blocks = [](const GemmConfig& c) { return c.tile_m / device::sm80::kBlockRows; },

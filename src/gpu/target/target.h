@@ -40,8 +40,14 @@ struct ClusterShape {
 struct KernelRates {
   double multiplications = 0;  // multiply-adds of 16-bit operands in a cycle
   double operand_bytes = 0;    // bytes of operands from L2 in a cycle
-  double alone = 1;            // factor on the tensor cores' time for a CTA that shares no operand
-  double tile = 0;             // fixed cost of a tile
+  // Bytes of shared memory in a cycle, if a CTA's threads load the operands of instructions from
+  // there (Target::shared_traffic). The tensor cores' time and that of shared memory overlap in
+  // part: a mainloop takes the sum of these parts of both, at least the tensor cores' time.
+  double shared_bytes = 0;
+  double tensor_part = 1;
+  double shared_part = 0;
+  double alone = 1;          // factor on the tensor cores' time for a CTA that shares no operand
+  double tile = 0;           // fixed cost of a tile
   double sub_tile = 0;       // cost of a sub-tile of a cooperative tile: nothing hides its epilogue
   double exposed_plane = 0;  // for each plane of such a sub-tile
   double exposed_work = 0;   // for each operation of such a sub-tile
@@ -74,6 +80,7 @@ struct PlaneMoves {
   std::string_view store{};
   std::string_view store_bytes{};         // stores one of the two halves of a byte plane
   std::string_view store_bytes_turned{};  // the same for a plane that lies along columns
+  bool replace_stages = false;            // planes are loaded into the stages after the mainloop
 };
 
 // Ways for a kernel's argument to describe a stored operand of a product. Each function adds the
@@ -134,6 +141,8 @@ struct Target {
   // Whether a tile space of these traits can have the configuration; ignores shared memory.
   bool (*is_valid)(const device::GemmConfig&, const device::EpilogueTraits&);
   SharedUse (*shared_use)(const device::GemmConfig&, const device::RingShape&);
+  // Bytes that a K block of a tile moves through shared memory. Null: threads load no operands.
+  uint32_t (*shared_traffic)(const device::GemmConfig&, const device::EpilogueTraits&) = nullptr;
   uint32_t (*accumulators)(const device::GemmConfig&);  // accumulator registers of a thread
   uint32_t (*row_blocks)(const device::GemmConfig&);    // blocks of rows of a thread
   // The expression that a space's functions return for an operand.

@@ -52,6 +52,11 @@ void wait_for_copies() {
   }
 }
 
+inline void load_piece(u32 (&words)[4], SharedAddress from) {
+  if (from.byte % 16 != 0) std::abort();
+  std::memcpy(words, shared_byte(from), 16);
+}
+inline void store_word(SharedAddress to, u32 word) { std::memcpy(shared_byte(to), &word, 4); }
 inline void store_piece(SharedAddress to, const u32 (&words)[4]) {
   if (to.byte % 16 != 0) std::abort();
   std::memcpy(shared_byte(to), words, 16);
