@@ -13,11 +13,11 @@ void verify(const Graph& graph, const std::vector<int>& roots) {
   for (int id = 0; id < graph.size(); ++id) {
     if (!reached[static_cast<size_t>(id)]) continue;
     const Node& node = graph.node(id);
-    const std::string name = "node %" + std::to_string(id) + " " + node.shape.text();
+    const auto name = [&] { return "node %" + std::to_string(id) + " " + node.shape.text(); };
     std::vector<Value> operands;
     for (int operand : node.operands) {
       if (operand < 0 || operand >= id) {
-        throw InternalError(name + " reads %" + std::to_string(operand) +
+        throw InternalError(name() + " reads %" + std::to_string(operand) +
                             ", which is not before it");
       }
       operands.push_back(made[static_cast<size_t>(operand)]);
@@ -26,10 +26,10 @@ void verify(const Graph& graph, const std::vector<int>& roots) {
     try {
       v = rebuild(again, node, operands);
     } catch (const Error& error) {
-      throw InternalError(name + ": " + error.what());
+      throw InternalError(name() + ": " + error.what());
     }
     if (v.shape() != node.shape) {
-      throw InternalError(name + " should have the shape " + v.shape().text());
+      throw InternalError(name() + " should have the shape " + v.shape().text());
     }
     made[static_cast<size_t>(id)] = v;
   }
