@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,10 +26,10 @@ class Dim {
   Dim(const char* symbol) : Dim(std::string(symbol)) {}  // NOLINT: a name is a size
   Dim(const std::string& symbol);  // NOLINT: a name is a size; throws Error unless an identifier
 
-  bool is_constant() const { return terms_.empty(); }
-  bool is(int64_t value) const { return terms_.empty() && constant_ == value; }
+  bool is_constant() const { return terms_ == nullptr; }
+  bool is(int64_t value) const { return is_constant() && constant_ == value; }
   int64_t constant() const { return constant_; }
-  const std::map<std::string, int64_t>& terms() const { return terms_; }
+  const std::map<std::string, int64_t>& terms() const;  // symbol -> coefficient, none zero
 
   // The size for given symbols; throws Error naming the symbol that has no value, or a size that is
   // not positive.
@@ -42,15 +43,20 @@ class Dim {
   friend Dim operator+(const Dim& a, const Dim& b);
   friend Dim operator-(const Dim& a, const Dim& b);
   friend Dim operator*(int64_t factor, const Dim& d);
-  friend bool operator==(const Dim&, const Dim&) = default;
+  friend bool operator==(const Dim& a, const Dim& b) {
+    return a.constant_ == b.constant_ && (a.terms_ == b.terms_ || a.terms() == b.terms());
+  }
   friend auto operator<=>(const Dim& a, const Dim& b) {
     if (auto c = a.constant_ <=> b.constant_; c != 0) return c;
-    return a.terms_ <=> b.terms_;
+    return a.terms() <=> b.terms();
   }
 
  private:
+  void set_terms(std::map<std::string, int64_t> terms);
+
   int64_t constant_ = 0;
-  std::map<std::string, int64_t> terms_;  // symbol -> coefficient, none zero
+  // Copies of a size share its terms, because graphs and plans have many. Null if there are none.
+  std::shared_ptr<const std::map<std::string, int64_t>> terms_;
 };
 
 // [rows, columns]. A unit dimension makes a vector or a scalar: [M, 1] per row, [1, N] per column,

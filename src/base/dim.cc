@@ -4,6 +4,8 @@
 // wrong number.
 #include "coda/dim.h"
 
+#include <utility>
+
 #include "coda/error.h"
 
 namespace coda {
@@ -97,12 +99,22 @@ class DimParser {
 Dim::Dim(const std::string& symbol) {
   require(is_identifier(symbol),
           "'" + symbol + "' is not a dimension symbol; use letters, digits and _");
-  terms_[symbol] = 1;
+  set_terms({{symbol, 1}});
+}
+
+const std::map<std::string, int64_t>& Dim::terms() const {
+  static const std::map<std::string, int64_t> none;
+  return terms_ == nullptr ? none : *terms_;
+}
+
+void Dim::set_terms(std::map<std::string, int64_t> terms) {
+  terms_ = terms.empty() ? nullptr
+                         : std::make_shared<const std::map<std::string, int64_t>>(std::move(terms));
 }
 
 int64_t Dim::evaluate(const DimValues& values) const {
   int64_t size = constant_;
-  for (const auto& [symbol, coefficient] : terms_) {
+  for (const auto& [symbol, coefficient] : terms()) {
     const auto found = values.find(symbol);
     if (found == values.end()) {
       throw Error("dimension symbol '" + symbol + "' has no value (needed for " + text() + ")");
@@ -111,7 +123,7 @@ int64_t Dim::evaluate(const DimValues& values) const {
   }
   if (size <= 0) {
     std::string given;
-    for (const auto& [symbol, coefficient] : terms_) {
+    for (const auto& [symbol, coefficient] : terms()) {
       given += (given.empty() ? " with " : ", ") + symbol + " = " +
                std::to_string(values.find(symbol)->second);
     }
@@ -125,10 +137,12 @@ std::optional<Dim> Dim::half() const {
   if (constant_ % 2 != 0) return std::nullopt;
   Dim result;
   result.constant_ = constant_ / 2;
-  for (const auto& [symbol, coefficient] : terms_) {
+  std::map<std::string, int64_t> halves = terms();
+  for (auto& [symbol, coefficient] : halves) {
     if (coefficient % 2 != 0) return std::nullopt;
-    result.terms_[symbol] = coefficient / 2;
+    coefficient /= 2;
   }
+  result.set_terms(std::move(halves));
   return result;
 }
 
@@ -149,7 +163,7 @@ std::string Dim::text() const {
       result += magnitude == 1 ? symbol : std::to_string(magnitude) + "*" + symbol;
     }
   };
-  for (const auto& [symbol, coefficient] : terms_) append(coefficient, symbol);
+  for (const auto& [symbol, coefficient] : terms()) append(coefficient, symbol);
   if (constant_ != 0 || result.empty()) append(constant_, "");
   return result;
 }
@@ -159,11 +173,14 @@ Dim Dim::parse(std::string_view text) { return DimParser(text).parse(); }
 Dim operator+(const Dim& a, const Dim& b) {
   Dim sum = a;
   sum.constant_ = checked_add(a.constant_, b.constant_);
-  for (const auto& [symbol, coefficient] : b.terms_) {
-    int64_t& value = sum.terms_[symbol];
+  if (b.is_constant()) return sum;
+  std::map<std::string, int64_t> terms = a.terms();
+  for (const auto& [symbol, coefficient] : b.terms()) {
+    int64_t& value = terms[symbol];
     value = checked_add(value, coefficient);
-    if (value == 0) sum.terms_.erase(symbol);
+    if (value == 0) terms.erase(symbol);
   }
+  sum.set_terms(std::move(terms));
   return sum;
 }
 
@@ -173,8 +190,9 @@ Dim operator*(int64_t factor, const Dim& d) {
   Dim product;
   if (factor == 0) return product;
   product.constant_ = checked_mul(factor, d.constant_);
-  for (const auto& [symbol, coefficient] : d.terms_)
-    product.terms_[symbol] = checked_mul(factor, coefficient);
+  std::map<std::string, int64_t> terms = d.terms();
+  for (auto& [symbol, coefficient] : terms) coefficient = checked_mul(factor, coefficient);
+  product.set_terms(std::move(terms));
   return product;
 }
 
