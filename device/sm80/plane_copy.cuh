@@ -8,6 +8,7 @@
 #pragma once
 
 #include "device/epilogue/fragment_bytes.cuh"
+#include "device/ptx/barrier.cuh"
 #include "device/ptx/matrix_move.cuh"
 #include "device/sm80/operand_copy.cuh"
 

@@ -172,7 +172,7 @@ Target made(const Architecture& of, bool with_eight_bits) {
           .gpus = of.gpus,
           .shared_bytes = of.has_large_shared_memory ? kLargeSharedBytes : kSharedBytes,
           .multiprocessors = of.multiprocessors,
-          .registers = 232,
+          .registers = 228,
           .fragment = {.rows_apart = 8,
                        .columns_apart = 8,
                        .block_rows = "sm80::kBlockRows",
