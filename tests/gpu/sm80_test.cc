@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "coda/gpu_card.h"
 #include "device/sm80/config.cuh"
 #include "gpu/clean_kernels.h"
 #include "gpu/codegen/gemm_program.h"
@@ -345,6 +346,32 @@ TEST(Sm80, ConfigurationsFitIntoTheGpusSharedMemory) {
     }
     EXPECT_LE(most, target.shared_bytes) << target.architecture;
     EXPECT_GT(most, target.shared_bytes * 4 / 5) << target.architecture;
+  }
+}
+
+// The fastest tiles of all that were timed on an H200 (lab/notebook/hopper.md). A tile with few
+// rows or columns moves more bytes through shared memory for each product; a small problem has too
+// few large tiles.
+TEST(Sm80, TheCostModelSelectsTheFastestMeasuredTiles) {
+  const Target& target = with_rates_of(sm80_for(9, 0, false), gpu_card("H200"));
+  for (const auto& [name, m, n, k, fastest] : {
+           std::tuple{"product_tn", 2048, 2048, 2048, "256x128c11s3"},
+           std::tuple{"product_tn", 8192, 8192, 8192, "256x128c11s3"},
+           std::tuple{"product_nt", 2048, 5632, 16384, "256x128c11s3"},
+           std::tuple{"product_nt", 1024, 3072, 4096, "256x128c11s3"},
+           std::tuple{"product_tn", 512, 4096, 1024, "128x128c11s4"},
+           std::tuple{"product_tn", 1024, 1024, 1024, "128x64c11s4"},
+           std::tuple{"residual_norm", 16384, 4096, 4096, "256x128c11s3"},
+           std::tuple{"residual_norm", 2048, 1024, 1024, "128x128c11s4"},
+           std::tuple{"swiglu", 16384, 11264, 4096, "256x128c11s3"},
+       }) {
+    const Program program = tests::library_program(name);
+    const DimValues sizes{{"M", m}, {"N", n}, {"K", k}};
+    LowerOptions options;
+    options.target = &target;
+    const GemmProgram kernels(program, sizes, options);
+    ASSERT_FALSE(kernels.refusal()) << name;
+    EXPECT_EQ(code(kernels.ranked(0).front().choice), fastest) << name << " " << m << " " << n;
   }
 }
 

@@ -54,9 +54,8 @@ const Target& target_for(std::string_view name, int major, int minor, std::strin
   const Target& target =
       is_own && !is_too_old ? sm80_for(major, minor, name != sm80().name) : target_named(name);
   const GpuCard* card = find_gpu_card(device);
-  // The published rates of Hopper are wgmma's.
   const bool has_rates =
-      card != nullptr && !is_hopper && card->major == target.major && card->minor == target.minor;
+      card != nullptr && card->major == target.major && card->minor == target.minor;
   return has_rates ? with_rates_of(target, *card) : target;
 }
 
