@@ -91,10 +91,30 @@ TEST(Sm80OnHost, OperandsOfAnyPitch) {
     expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "64x128c11s3", {.gap = 3});
 }
 
+// Columns are whole pieces of 16 bytes, so stored tiles pass through shared memory, as loaded tiles
+// do with any number of columns.
+const DimValues kSizesInPieces{{"M", 203}, {"N", 136}, {"K", 199}, {"S", 50}};
+
+TEST(Sm80OnHost, StoredTilesPassThroughSharedMemory) {
+  for (const char* name : {"product_nt", "residual_norm", "swiglu", "swiglu_backward",
+                           "swiglu_joined", "norm_backward"})
+    expect_right_on_sm80(tests::library_program(name), kSizesInPieces, "128x128c11s3");
+  // Halves of heads: each half in planes of its own, and two halves in each plane.
+  for (const char* head : {"128", "64"}) {
+    const std::string text = std::string(R"(program rotated {
+  acc = gemm(h[M, K]:bf16, w[384, K]:bf16, nt)
+  first, second = split_pairs(acc, )") +
+                             head + R"()
+  store(q:bf16, merge_pairs(first - second * 0.5, second + first * 0.5, )" +
+                             head + "))\n}";
+    expect_right_on_sm80(parse_program(text), kSizesInPieces, "128x256c11s2");
+  }
+}
+
 // Rows of tensors are aligned to one another, but not to 16 bytes, as those of a slice.
 TEST(Sm80OnHost, TensorsAtAnyAddress) {
   for (const char* name : {"residual_norm", "swiglu_backward", "swiglu_joined"})
-    expect_right_on_sm80(tests::library_program(name), kUnevenSizes, "128x128c11s3",
+    expect_right_on_sm80(tests::library_program(name), kSizesInPieces, "128x128c11s3",
                          {.gap = 3, .multiple = 8, .offset = 1});
 }
 
@@ -110,7 +130,7 @@ TEST(Sm80OnHost, MorePlanesThanTheStagesHold) {
   store(y:bf16, acc * a + b)
   store(z:bf16, acc * c + d)
 })");
-  expect_right_on_sm80(program, {{"M", 203}, {"N", 331}, {"K", 199}}, "128x256c11s2");
+  expect_right_on_sm80(program, {{"M", 203}, {"N", 328}, {"K", 199}}, "128x256c11s2");
 }
 
 // Operands that follow one another along K, each with a last block of its own; one is a single row.
@@ -179,7 +199,22 @@ TEST(Sm89OnHost, ProgramsOf8BitsComputeWhatTheyMean) {
   const DimValues sizes{{"M", 203}, {"N", 139}, {"K", 71}, {"S", 9}};
   for (const char* text : tests::kEightBitProducts)
     expect_right_on_sm89(parse_program(text), sizes);
-  for (const char* text : tests::kEightBitLoads) expect_right_on_sm89(parse_program(text), sizes);
+  for (const char* text : tests::kEightBitLoads) {
+    expect_right_on_sm89(parse_program(text), sizes);
+    // In whole pieces of 16 bytes, so that tiles of bytes are loaded into shared memory.
+    expect_right_on_sm89(parse_program(text), {{"M", 203}, {"N", 144}, {"K", 71}, {"S", 9}});
+  }
+}
+
+// Warps read the last block of K until the end of the mainloop, and tiles are put where its stage
+// is.
+TEST(Sm89OnHost, TilesArePutWhereTheLastBlockOfPromotedSumsWas) {
+  const Program program = parse_program(tests::kEightBitProducts[4]);
+  const DimValues sizes{{"M", 203}, {"N", 144}, {"K", 34 * 128}};
+  const Values inputs = tests::random_inputs(program, sizes, 1);
+  expect_close(program, sizes, inputs,
+               run_on_host(program, sizes, inputs, kEightBitRows,
+                           {.target = &sm89(), .choice = parse_choice("128x128c11s3", sm89())}));
 }
 
 // Sums of blocks of K that are added in fp32. With every choice of the tile the bits are the same.
