@@ -263,7 +263,8 @@ class Run {
     });
   }
 
-  // If the run's folder was removed or renamed, creates and locks a new one, and prints a notice.
+  // Creates the run's folder if there is none. If the folder was removed or renamed during the run,
+  // also locks the new folder and prints a notice.
   void claim_folder() {
     struct stat now = {};
     const bool is_there = ::stat(plan_.out.c_str(), &now) == 0;
@@ -276,8 +277,8 @@ class Run {
           "step {} on",
           printable(plan_.out), plan_.state.step));
     }
-    std::error_code said_by_the_save;
-    fs::create_directories(plan_.out, said_by_the_save);
+    std::error_code ignored;  // the next save reports the error
+    fs::create_directories(plan_.out, ignored);
     ::stat(plan_.out.c_str(), &folder_);
   }
 

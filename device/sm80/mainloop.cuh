@@ -3,13 +3,14 @@
 // shared-memory stages (operand_copy.cuh). Each warp multiplies the blocks that have arrived with
 // mma.sync.
 //
-// The purpose of the structure is that the tensor cores never wait. A block has four steps along K.
-// While a warp multiplies the fragments of one step, it loads the fragments of the next step with
-// ldmatrix, even if the next step belongs to the next block. It also issues a part of the copies
-// for the block that is `stages - 1` blocks ahead. The compiler interleaves these instructions only
-// within one basic block, so the loop body has no branches. Therefore the loop copies only whole
-// blocks (operand_copy.cuh explains the term). The other blocks are copied by branching code before
-// the four steps: the last block if K ends inside it, and all blocks of unaligned operands.
+// The loop is software-pipelined, so that the tensor cores never wait. A block has four steps along
+// K. While a warp multiplies the fragments of one step, it loads the fragments of the next step
+// with ldmatrix, across block boundaries too. Each step also prefetches a part of a later block:
+// the block that will be multiplied after another `stages - 1` blocks. The compiler schedules
+// instructions only within a basic block, so the loop body must not branch. A copy with bounds
+// checks would branch. So the loop prefetches only whole blocks (operand_copy.cuh defines the
+// term). Branching code before the four steps copies all other blocks: the last block if K ends
+// inside the block, and every block of an unaligned operand.
 // In shared memory, kBlockK, kStepK and k count 16-bit elements; there are twice as many 8-bit
 // elements in the same bytes.
 // Invariant: all threads synchronise between the last read of a stage and the next copy into it.
@@ -232,8 +233,8 @@ struct Mainloop {
     u32 b;
   };
 
-  // Waits until the copies of the next block to be multiplied have arrived and all threads have
-  // finished reading the stages of earlier blocks.
+  // Waits for two things: the next block has arrived in its stage, and all threads have finished
+  // reading the stages of earlier blocks.
   __device__ __forceinline__ static void wait_for_stage() {
     wait_for_copies<kConfig.stages - 2>();
     __syncthreads();

@@ -97,7 +97,8 @@ struct OperandCopy {
     }
   }
 
-  // The number of leading blocks of K that are whole. It is 0 if rows are not 16-byte aligned.
+  // The number of whole blocks before the first block that is not whole. Returns 0 if the operand's
+  // rows are not 16-byte aligned.
   __device__ __forceinline__ static u32 whole_blocks(const StoredOperand& operand, u32 outer) {
     if (!operand.template is_aligned<kBytes>()) return 0;
     if constexpr (kMajor == Major::k) {
@@ -122,9 +123,9 @@ struct OperandCopy {
     from += kMajor == Major::k ? kSwizzleBytes : kBlockK / kRowsApart * step;
   }
 
-  // Copies all pieces of block number `block`, which need not be whole. Elements outside the
-  // operand become zeros. If rows are not 16-byte aligned, it loads and stores element by element,
-  // which stalls the thread until the loads have arrived.
+  // Copies the thread's pieces of block number `block`, whether the block is whole or not. Elements
+  // outside the operand become zeros. If rows are not 16-byte aligned, the thread copies element by
+  // element and waits for its loads.
   __device__ __forceinline__ static void copy_block(const StoredOperand& operand, u32 outer,
                                                     u32 block, SharedAddress stage) {
     const bool is_aligned = operand.template is_aligned<kBytes>();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies the planes of an epilogue between global and shared memory. A plane has the 64 rows and 64
-// columns of one tensor that belong to a sub-tile. Threads that loaded and stored their own pairs
-// of a fragment would access 16 bytes of each of eight rows at a time, and would wait for each
-// load. So a warp copies whole rows of 128 bytes, asynchronously when it loads.
-// Each warp copies only the 16 rows that its own fragments have. So a plane is ready for the warp,
-// and free again, after a synchronisation of the warp alone.
+// columns of one tensor that belong to a sub-tile. If each thread loaded the pairs of its fragment
+// directly, one access of a warp would touch only 16 bytes in each of eight rows, and the warp
+// would wait for every fragment. So a warp copies whole rows of 128 bytes, and loads are
+// asynchronous. A warp copies the 16 rows of its own fragments. So __syncwarp() is enough before
+// the warp reads a plane and before it overwrites the plane.
 #pragma once
 
 #include "device/epilogue/fragment_bytes.cuh"
@@ -75,7 +75,8 @@ __device__ __forceinline__ void load_plane(SharedAddress plane, const StoredOper
   }
 }
 
-// Stores a plane of 16-bit elements. Only columns inside the tensor are written.
+// Writes a plane of 16-bit elements to its tensor. Elements of the plane that lie outside the
+// tensor are not written.
 __device__ __forceinline__ void store_plane(SharedAddress plane, const StoredOperand& tensor,
                                             u32 row, u32 column) {
   if (tensor.is_aligned<kElementBytes>() && tensor.columns % (kPieceBytes / kElementBytes) == 0) {

@@ -53,11 +53,11 @@ def as_array(tensor: Any) -> Any:
 
 def dtype_name(tensor: Any) -> str | None:
     """The name of the tensor's type in plans, or None if plans cannot store the type. Raises Error
-    for an array of another byte order, and for a view whose memory has the other signs."""
+    for an array of another byte order, and for a negated view."""
     if is_torch(tensor):
         if tensor.is_neg():
-            raise Error("the tensor is a negated view, whose memory has the other signs: give "
-                        "tensor.resolve_neg()")
+            raise Error("the tensor is a negated view (is_neg()): its memory holds the values "
+                        "with the opposite sign; pass tensor.resolve_neg()")
         return torch_dtypes().get(tensor.dtype)
     if not tensor.dtype.isnative:
         raise Error(f"an array of {tensor.dtype.str} has another byte order than this machine: "

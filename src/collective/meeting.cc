@@ -295,7 +295,7 @@ std::string first_of(const ProcessPlace& place) {
   return "rank 0 at " + place.address + ", port " + std::to_string(place.port);
 }
 
-// The next message of rank 0; none if it closes the connection.
+// The next message of rank 0; none if rank 0 closes the connection.
 std::optional<Message> said_by_first(const ProcessPlace& place, Connection& to, Deadline deadline) {
   auto message = receive_until(to.socket, to.inbox, deadline);
   if (!message) return std::nullopt;
@@ -312,7 +312,8 @@ Connection admitted(const ProcessPlace& place, char letter, const std::string& h
   const std::string start = std::string(kGreeting) + "\n";
   while (true) {
     Connection to{connect_until(place.address, place.port, deadline), Inbox()};
-    const auto challenge = said_by_first(place, to, deadline);
+    // Rank 0 sends its challenge first, so a program that sends 'Q' here is not rank 0.
+    const auto challenge = receive_until(to.socket, to.inbox, deadline);
     if (challenge) {
       require(challenge->kind == 'C', "what listens at " + place.address + ", port " +
                                           std::to_string(place.port) + " is not rank 0");

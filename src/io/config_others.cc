@@ -164,8 +164,8 @@ constexpr std::string_view kOfOthers[] = {
     "do_layer_norm_before",
 };
 
-// As if it were not there: null, false (causal attention: true), 0, nothing in it, or full
-// attention in every layer.
+// Whether the setting has no effect: null, false (for is_causal: true), 0, empty, or full attention
+// in every layer.
 bool is_off(std::string_view name, const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() == (name == "is_causal");
   if (value.is_number()) return value == (name == "partial_rotary_factor" ? 1 : 0);

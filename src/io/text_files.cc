@@ -98,7 +98,7 @@ std::string_view letters_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Only kinds whose start has at least `least` bytes.
+// Ignores kinds whose signature has fewer than `least` bytes.
 const char* kind_of(std::string_view text, size_t least = 0) {
   for (const Kind& kind : kKinds)
     if (kind.start.size() >= least && text.starts_with(kind.start)) return kind.name;
@@ -120,8 +120,8 @@ void require_text(std::span<const std::byte> bytes, const std::string& source) {
 }
 
 void require_no_other_kind(std::span<const std::byte> bytes, const std::string& source) {
-  constexpr size_t kNoChance = 3;     // two bytes may be the first id
-  constexpr size_t kEnoughText = 64;  // letters that no ids are by chance
+  constexpr size_t kNoChance = 3;     // a signature of two bytes could be a valid token id
+  constexpr size_t kEnoughText = 64;  // so many printable bytes are not token ids by chance
   const std::string_view text = letters_of(bytes);
   const auto refuse = [&source](const std::string& what) {
     throw Error(source + ": the file has no token ids, it is " + what +

@@ -22,8 +22,8 @@ std::vector<std::filesystem::path> texts_in(const std::filesystem::path& folder)
 // (compressed, an image, a checkpoint, a table), and for any other file with a byte of 0.
 void require_text(std::span<const std::byte> bytes, const std::string& source);
 
-// Throws Error, naming the kind, if a file of token ids begins as a file of another kind, or is
-// text.
+// For files of token ids. Throws Error, with the kind of the file, if the bytes begin like a file
+// of another kind or are text.
 void require_no_other_kind(std::span<const std::byte> bytes, const std::string& source);
 
 }  // namespace coda::io

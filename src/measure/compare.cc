@@ -69,8 +69,8 @@ double constant_factor(const std::vector<double>& stored, const std::vector<doub
   return relative_error(stored, scaled) < 1e-9 ? factor : 0;
 }
 
-// `only_finite`: skip elements that are not finite in the wanted tensor, and, if `may_overflow`, in
-// the stored one. `may_be_nan`: NaN is intended.
+// `only_finite`: skip elements whose wanted value is not finite. `may_overflow`: then also skip
+// elements whose stored value is not finite. `may_be_nan`: NaN is intended.
 struct Terms {
   double bound = 0;
   bool only_finite = false;
@@ -314,7 +314,7 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
       result.tensors[i].remark = other.words + (tensor.remark.empty() ? "" : ", " + tensor.remark);
     }
   };
-  // No input is large here, so a result that is not finite is no overflow.
+  // These inputs are not large, so a result that is not finite is an error and not an overflow.
   for (const measure::ScaledInputs& other :
        measure::edge_inputs(inputs.values, inputs.uses, inputs.decls))
     compare_too(other);

@@ -256,8 +256,8 @@ class UseFinder {
     }
   }
 
-  // A mask of 0 and 1 is selected by, multiplied, subtracted from 1, and compared with 0 and 1.
-  // What is used otherwise, as in q / 255, is a quantity.
+  // A tensor that is only used as a mask is a condition of where(), a factor, subtracted from 1, or
+  // compared with 0 or 1. Any other use, for example q / 255, makes the tensor a quantity.
   void find_quantities(const Term& t) {
     constexpr double kLarge = 16;
     for (size_t i = 0; i < t.operands.size(); ++i) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the difference of each element at the inputs with the differences at other inputs close
-// to them. Rounding errors near 0 have few values, so some do not change: differences that are no
-// larger than the rounding errors of the array's other elements are rounding too.
+// A difference counts as a rounding error if it changes by more than a quarter under one of four
+// random perturbations. Some rounding errors do not change, because errors of small numbers have
+// few possible values. So a difference also counts if it is at most four times the largest
+// rounding error found in the same array.
 #include "measure/rounding_differences.h"
 
 #include <algorithm>
@@ -15,8 +16,8 @@ namespace {
 
 constexpr int kChanges = 4;
 constexpr double kLargestChange = 0x1p-30;
-constexpr double kReproduced = 0.25;  // of a difference, by which another one may deviate
-constexpr double kMostRoundings = 4;  // the largest ones of an array
+constexpr double kReproduced = 0.25;  // largest relative change of a difference that is an error
+constexpr double kMostRoundings = 4;  // times the array's largest rounding error
 
 using Numbers = std::map<std::string, std::vector<double>>;
 
@@ -33,7 +34,7 @@ Numbers differences_of(const StoredAndWanted& both) {
   return all;
 }
 
-// The size of the array's largest rounding error that is known to be one.
+// The largest deviation among the elements whose differences changed under a perturbation.
 double largest_rounding(const std::vector<double>& differences,
                         const std::vector<double>& deviations) {
   double largest = 0;

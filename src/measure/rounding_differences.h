@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes differences between the results of programs and of a formula that are only the rounding
-// of float64, as where a formula cancels: the entropy of a row, for example, is the difference of
-// two numbers that may be a million times as large.
+// Finds differences between the results of programs and of a formula that are only float64
+// rounding errors. They are large where a formula subtracts nearly equal numbers. For example, an
+// entropy may be the difference of two numbers that are a million times as large.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,11 @@ struct StoredAndWanted {
   Arrays wanted;
 };
 
-// The difference of two formulas changes little if the inputs change a little; a rounding error
-// becomes another one. Sets the elements of `both.stored` whose difference is rounding to the
-// wanted value. `is_changed` tells whether an input may change; `both_at` evaluates both for other
-// inputs.
+// Evaluates both sides again for inputs that are slightly perturbed. If the programs compute
+// another formula, the difference of an element stays nearly the same. If the difference is a
+// rounding error, it changes at random. Each element of `both.stored` whose difference is a
+// rounding error gets the wanted value. `is_changed`: whether an input, by name, may be perturbed.
+// `both_at`: evaluates programs and formula for given inputs.
 void remove_rounding(StoredAndWanted& both, const program::TensorValues& inputs,
                      const std::function<bool(const std::string&)>& is_changed,
                      const std::function<StoredAndWanted(const program::TensorValues&)>& both_at);

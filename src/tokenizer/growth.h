@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much longer the steps of a tokenizer file may make a text. Forty replacements of "a" by "aa"
-// would need more memory than there is.
+// Limits how much longer the steps of a tokenizer file may make a text. Without a limit, forty
+// steps that each replace "a" by "aa" would make one letter into 2^40.
 #pragma once
 
 #include <algorithm>

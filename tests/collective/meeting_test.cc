@@ -305,6 +305,25 @@ TEST(Meeting, AnotherProgramAtRank0sPortIsSaid) {
               AllOf(HasSubstr("says nothing"), HasSubstr("another program has that port")));
 }
 
+// A program that ends the process before it has sent a challenge, as rank 0 never does.
+TEST(Meeting, AnotherProgramCannotEndAProcessWithoutALine) {
+  const Socket listening = listen_at("127.0.0.1", 0);
+  std::thread impostor([&] {
+    std::optional<Socket> guest;
+    while (!guest) guest = accept_now(listening);
+    send_message(*guest, {'Q', ""});
+    char one = 0;
+    ::recv(guest->descriptor(), &one, 1, 0);
+  });
+  ProcessPlace place;
+  place.rank = 1;
+  place.world = 2;
+  place.address = "127.0.0.1";
+  place.port = port_of(listening);
+  EXPECT_THAT(error_of([&] { come_to_first(place, "CPU"); }), HasSubstr("is not rank 0"));
+  impostor.join();
+}
+
 TEST(Meeting, Rank0ListensAtItsAddressAlone) {
   ProcessPlace place;
   place.world = 2;

@@ -22,13 +22,20 @@ constexpr const char* kMpirun =
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
     "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader,tcp mpirun --bind-to none -q ";
 
-TEST(MpiCommunicator, SumsInTheOrderOfTheRanksAndGathers) {
+class MpiCommunicator : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun > /dev/null") != 0)
+      GTEST_SKIP() << "Open MPI's mpirun is not installed (scripts/setup.sh judges)";
+  }
+};
+
+TEST_F(MpiCommunicator, SumsInTheOrderOfTheRanksAndGathers) {
   if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) {
     const auto communicator = join_over_mpi(process_place());
     EXPECT_EQ(communicator->world(), process_place().world);
     return check_exchanges(*communicator);
   }
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   for (const int world : {2, 3}) {
     const std::string command = kMpirun + ("-n " + std::to_string(world)) + " " + self +
@@ -46,12 +53,11 @@ std::string errors_of(const std::string& command) {
   return output;
 }
 
-TEST(MpiCommunicator, RanksOutOfStepEndWithALine) {
+TEST_F(MpiCommunicator, RanksOutOfStepEndWithALine) {
   if (const char* how = std::getenv("CODA_TEST_HOW")) {
     const auto communicator = join_over_mpi(process_place());
     return be_out_of_step(*communicator, how);
   }
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   for (const auto& [how, line] : kOutOfStep) {
     const std::string output =
@@ -63,8 +69,7 @@ TEST(MpiCommunicator, RanksOutOfStepEndWithALine) {
   }
 }
 
-TEST(MpiCommunicator, ProcessesThatMpirunDidNotStartAreRefused) {
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
+TEST_F(MpiCommunicator, ProcessesThatMpirunDidNotStartAreRefused) {
   EXPECT_EXIT(
       {
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);

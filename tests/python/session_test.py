@@ -68,7 +68,7 @@ class Sessions(unittest.TestCase):
                    "r": torch.zeros(3), "y": numpy.zeros((3, 5), numpy.float32)}
         with self.assertRaisesRegex(coda_cpp.Error, "another byte order"):
             session.run(tensors | {"x": tensors["x"].astype(">f4")})
-        # As the imaginary part of a conjugate is: a view of memory with the other signs.
+        # The imaginary part of a conjugate is a negated view.
         with self.assertRaisesRegex(coda_cpp.Error, r"give tensor\.resolve_neg\(\)"):
             session.run(tensors | {"x": torch._neg_view(torch.ones(3, 8))})
 

@@ -70,7 +70,8 @@ bool is_valid(const GemmConfig& c, const device::EpilogueTraits& shape) {
          device::sm80::is_valid(config_of(c), shape);
 }
 
-// A stage is written once. Each of the eight warps reads the fragments of its rows and columns.
+// The copies write each stage once. Each of the eight warps reads the fragments of its own rows and
+// columns.
 uint32_t shared_traffic(const GemmConfig& c, const device::EpilogueTraits& shape) {
   const device::sm80::Config config = config_of(c);
   const uint32_t rows = config.blocks_m(shape) * device::sm80::kBlockRows / 4;

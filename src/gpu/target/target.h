@@ -40,9 +40,11 @@ struct ClusterShape {
 struct KernelRates {
   double multiplications = 0;  // multiply-adds of 16-bit operands in a cycle
   double operand_bytes = 0;    // bytes of operands from L2 in a cycle
-  // Bytes of shared memory in a cycle, if a CTA's threads load the operands of instructions from
-  // there (Target::shared_traffic). The tensor cores' time and that of shared memory overlap in
-  // part: a mainloop takes the sum of these parts of both, at least the tensor cores' time.
+  // Only for targets whose threads load operands from shared memory into registers
+  // (Target::shared_traffic): the bandwidth of shared memory in bytes per cycle. Shared-memory
+  // accesses overlap only partly with the tensor cores, so the model's time of a mainloop is
+  // tensor_part * (tensor-core time) + shared_part * (shared-memory time), and at least the
+  // tensor-core time.
   double shared_bytes = 0;
   double tensor_part = 1;
   double shared_part = 0;
@@ -80,7 +82,8 @@ struct PlaneMoves {
   std::string_view store{};
   std::string_view store_bytes{};         // stores one of the two halves of a byte plane
   std::string_view store_bytes_turned{};  // the same for a plane that lies along columns
-  bool replace_stages = false;            // planes are loaded into the stages after the mainloop
+  // Planes use the shared memory of the stages after the mainloop, and no other shared memory.
+  bool replace_stages = false;
 };
 
 // Ways for a kernel's argument to describe a stored operand of a product. Each function adds the
@@ -141,7 +144,8 @@ struct Target {
   // Whether a tile space of these traits can have the configuration; ignores shared memory.
   bool (*is_valid)(const device::GemmConfig&, const device::EpilogueTraits&);
   SharedUse (*shared_use)(const device::GemmConfig&, const device::RingShape&);
-  // Bytes that a K block of a tile moves through shared memory. Null: threads load no operands.
+  // Bytes that are written to and read from shared memory for each K block of a tile. Null if
+  // threads load no operands into registers.
   uint32_t (*shared_traffic)(const device::GemmConfig&, const device::EpilogueTraits&) = nullptr;
   uint32_t (*accumulators)(const device::GemmConfig&);  // accumulator registers of a thread
   uint32_t (*row_blocks)(const device::GemmConfig&);    // blocks of rows of a thread

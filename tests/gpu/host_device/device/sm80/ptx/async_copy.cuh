@@ -29,7 +29,8 @@ inline void copy_async(SharedAddress to, u64 from, u32 bytes) {
   host_copies().back().push_back({to, from, bytes});
 }
 inline void copy_async(SharedAddress to, u64 from) { copy_async(to, from, 16); }
-// The tests fill what surrounds the rows of a tensor with NaN, which a whole piece has none of.
+// The tests put NaN around the rows of a tensor. So a NaN in a piece means that the kernel copied
+// elements outside the tensor.
 inline void copy_async_or_clear(SharedAddress to, u64 from, bool is_wanted) {
   constexpr u16 kNaN = 0x7fc0;  // of bf16
   u16 words[8] = {};
