@@ -69,7 +69,7 @@ class Sessions(unittest.TestCase):
         with self.assertRaisesRegex(coda_cpp.Error, "another byte order"):
             session.run(tensors | {"x": tensors["x"].astype(">f4")})
         # The imaginary part of a conjugate is a negated view.
-        with self.assertRaisesRegex(coda_cpp.Error, r"give tensor\.resolve_neg\(\)"):
+        with self.assertRaisesRegex(coda_cpp.Error, r"pass tensor\.resolve_neg\(\)"):
             session.run(tensors | {"x": torch._neg_view(torch.ones(3, 8))})
 
     def test_numpy_arrays_and_torch_tensors_may_meet(self):
