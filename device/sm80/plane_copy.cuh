@@ -7,9 +7,8 @@
 // the warp reads a plane and before it overwrites the plane.
 #pragma once
 
-#include "device/epilogue/fragment_bytes.cuh"
 #include "device/ptx/barrier.cuh"
-#include "device/ptx/matrix_move.cuh"
+#include "device/ptx/global_memory.cuh"
 #include "device/sm80/operand_copy.cuh"
 
 namespace coda::device::sm80 {

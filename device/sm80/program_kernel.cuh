@@ -13,6 +13,7 @@
 #include "device/epilogue/group_values.cuh"
 #include "device/ptx/dependent_launch.cuh"
 #include "device/ptx/launch_memory.cuh"
+#include "device/ptx/matrix_move.cuh"
 #include "device/sm80/mainloop.cuh"
 #include "device/sm80/plane_copy.cuh"
 #include "device/values/unrolled.cuh"
