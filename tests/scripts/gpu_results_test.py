@@ -55,7 +55,7 @@ class GpuResults(unittest.TestCase):
         for line in ("| device | NVIDIA H200, driver |", "| date | 2026-01-02 |",
                      "| commit | abc |", "| sm90 | 2 passed, 1 failed, 1 skipped |"):
             self.assertIn(line + "\n", text)
-        self.assertRegex(text, r"\| PlanPrograms \| 1 passed, 1 failed \| every program of the")
+        self.assertRegex(text, r"\| PlanPrograms \| 1 passed, 1 failed \| each program of the")
         self.make(_OF_THE_PROGRAM)
         self.assertEqual(self.out.read_text(), text)
 
@@ -89,10 +89,10 @@ class GpuResults(unittest.TestCase):
         self.run_script([f"{t}={self.root / t}.xml" for t in ("sm90", "sm80", "none")])
         text = self.out.read_text()
         for line in ("| tests | sm90 | sm80 | of |", "| sm80 | 2 passed, 1 failed, 1 skipped |",
-                     "| Device | 1 passed | 1 passed | the device that these ran on |"):
+                     "| Device | 1 passed | 1 passed | the GPU of the run |"):
             self.assertIn(line + "\n", text)
         self.assertRegex(text, r"\n\| SameBits \| 1 skipped \|  \| the same bits")
-        self.assertRegex(text, r"\n\| EightBits \|  \| 1 skipped \| operands of 8 bits")
+        self.assertRegex(text, r"\n\| EightBits \|  \| 1 skipped \| GEMMs with 8-bit operands")
         self.assertNotIn("none", text)
 
     def test_without_a_gpu_the_last_document_stays(self):
