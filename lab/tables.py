@@ -228,7 +228,7 @@ def turns_cells(name: str, runs: list[dict], peers: list[dict]) -> list[str]:
 
 def steps() -> str:
     """Whole optimizer steps in bf16, each run of a shape in turns with its peer's."""
-    return table(["", "what is made again", "ms a step", "tokens/s", "GiB", "torch.compile, ms",
+    return table(["", "recomputed", "ms a step", "tokens/s", "GiB", "torch.compile, ms",
                   "GiB", "over ours"], [turns_cells(*one) for one in turns("bf16")])
 
 
@@ -272,7 +272,7 @@ def fp8_steps() -> str:
     for name, runs, peers in turns("torchao"):
         model, *cells = turns_cells(name, runs, peers)
         rows.append([model, f"`{runs[0]['products']}`", *cells])
-    return table(["", "products", "what is made again", "ms a step", "tokens/s", "GiB",
+    return table(["", "products", "recomputed", "ms a step", "tokens/s", "GiB",
                   "torchao, ms", "GiB", "over ours"], rows)
 
 
@@ -314,7 +314,7 @@ def pytorch_steps() -> str:
                      products + what,
                      of_both(pair, "ms"), f"{ours['tokens_per_second'] / 1e3:.1f}k",
                      f"{peer['ms'] / ours['ms']:.3f}" if peer else "",
-                     of_both(pair, "peak_gib"), of_both(pair, "peak_of_all_gib"),
+                     of_both(pair, "peak_gib"), of_both(pair, "total_gib"),
                      of_both(pair, "first_step_s", ".0f")])
     return table(["run", "model", "products", "ms a step: Inductor, ours", "tokens/s",
                   "Inductor's over ours", "peak GiB of PyTorch's", "of all",
@@ -477,14 +477,14 @@ def planning() -> str:
     return table(["layers", *depths], rows)
 
 
-def loss_chunks() -> str:
-    """What logits take in chunks of rows and whole, as `coda explain --json` has it."""
-    lines = (RESULTS / "plan" / "loss_chunks.jsonl").read_text().splitlines()
+def loss_blocks() -> str:
+    """What logits take in blocks of rows and whole, as `coda explain --json` has it."""
+    lines = (RESULTS / "plan" / "loss_blocks.jsonl").read_text().splitlines()
     rows = [[str(r["tokens"]), r["dtype"], str(r["rows"]),
-             f"{r['chunk_bytes'] / 1e6:.0f}" if r["rows"] else "",
+             f"{r['row_block_bytes'] / 1e6:.0f}" if r["rows"] else "",
              f"{r['saved_bytes'] / 1e6:.0f}", f"{r['moved_bytes'] / 1e9:.2f}"]
             for r in map(json.loads, lines)]
-    return table(["tokens", "type", "N", "a chunk, MB", "saved for the backward, MB",
+    return table(["tokens", "type", "N", "a block, MB", "saved for the backward, MB",
                   "read and written in a step, GB"], rows)
 
 
@@ -510,7 +510,7 @@ TABLES = {"bf16_state_losses": bf16_state_losses,
           "block_errors": block_errors, "block_times": block_times,
           "fp8_losses": fp8_losses, "fp8_losses_before": fp8_losses_before,
           "finetuning": finetuning, "fp8_steps": fp8_steps, "library": library,
-          "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
+          "loss_blocks": loss_blocks, "planning": planning, "programs": programs,
           "pytorch_steps": pytorch_steps, "step_parts": step_parts, "steps": steps,
           "steps_h100": steps_h100,
           "summary": summary, "tuned": tuned}

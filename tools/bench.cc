@@ -124,7 +124,7 @@ struct ProgramBenchFlags {
   std::string file;
   std::vector<std::string> sizes;
   std::string storage;
-  bool beside = true;
+  bool compare = true;
   size_t tune = 0;
   bool fast_accumulation = false;
 };
@@ -165,7 +165,7 @@ void bench_program(const ProgramBenchFlags& flags) {
   MeasureOptions options = flags.bench.options();
   options.gpu.tuned = flags.tune;
   options.gpu.fast_accumulation = flags.fast_accumulation;
-  options.beside = flags.beside;
+  options.compare = flags.compare;
   show({.measured = measure_program(program, sizes, options),
         .title = program.name + text_of(sizes),
         .about = {{"program", program.name}, {"sizes", sizes}}},
@@ -251,8 +251,8 @@ void add_program_flags(CLI::App& command, ProgramBenchFlags& flags) {
       "--fast-accumulation", flags.fast_accumulation,
       "On a GPU: products of 8-bit operands are summed by the tensor cores alone, ours "
       "and cuBLAS's, which keeps about 14 bits");
-  command.add_flag("--beside,!--alone", flags.beside,
-                   "Beside it also its operations one by one and a copy of as many bytes; "
+  command.add_flag("--compare,!--alone", flags.compare,
+                   "Also time its operations one by one and a copy of as many bytes [default]; "
                    "--alone leaves them out");
   flags.bench.add_to(command);
 }

@@ -260,8 +260,8 @@ Program without_unused(const Program& program) {
 
 // If the program stores `name`, adds an effect of this kind on the same value. Then removes the
 // store unless it `stays`.
-void add_beside_store(Program& program, const std::string& name, const TensorDecl& target,
-                      StepKind kind, bool stays) {
+void add_store_of_same_value(Program& program, const std::string& name, const TensorDecl& target,
+                             StepKind kind, bool stays) {
   const int stored = tensor_named(program, name);
   for (size_t i = 0; i < program.steps.size(); ++i) {
     Step& store = program.steps[i];
@@ -312,14 +312,14 @@ void keep_eight_bits(Derived& derived, const std::vector<Program>& given,
       for (Program& program : derived.forward) {
         const int t = tensor_named(program, kept);
         if (t >= 0 && !stays) program.tensors[static_cast<size_t>(t)].dtype = decl.dtype;
-        add_beside_store(program, kept, decl, StepKind::store_tile, stays);
+        add_store_of_same_value(program, kept, decl, StepKind::store_tile, stays);
       }
     }
   }
   for (const Magnitude& magnitude : magnitudes) {
     for (Program& program : derived.forward)
-      add_beside_store(program, magnitude.of, {.name = magnitude.scalar, .shape = {}},
-                       StepKind::abs_max_into, read.contains(magnitude.of));
+      add_store_of_same_value(program, magnitude.of, {.name = magnitude.scalar, .shape = {}},
+                              StepKind::abs_max_into, read.contains(magnitude.of));
   }
 }
 

@@ -34,7 +34,7 @@ struct ExplainFlags {
   int64_t batch = 1;
   int64_t accumulate = 1;
   int64_t sequence = 2048;
-  int64_t loss_rows = kAutomaticChunkRows;
+  int64_t loss_rows = kAutomaticLossRows;
   double expert_capacity = 0;
   std::string dtype;  // empty: fp32, or what load_programs finds in files
   std::string fp8_except;
@@ -77,10 +77,10 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   source.options.rates = flags.rates();
   const Recompute recompute = recompute_of(flags.recompute);
   source.options.objective = flags.objective == "speed" ? Objective::speed : recompute.objective;
-  source.options.layers_run_again = recompute.layers_run_again;
+  source.options.recomputed_layers = recompute.recomputed_layers;
   source.options.layers_on_host = flags.layers_on_host && !flags.gpu.name.empty();
   source.options.fuse = fuse;
-  source.options.chunk_rows = flags.task == "train" ? flags.loss_rows : 0;
+  source.options.loss_rows = flags.task == "train" ? flags.loss_rows : 0;
   ExplainedPlan plan = explain(std::move(source));
   if (!flags.measure) return plan;
   const std::vector<double> seconds = measure_plan(plan.compiled.plan, plan.source.options.sizes);
@@ -131,9 +131,9 @@ void run(const ExplainFlags& flags) {
   what.how += fmt::format(
       "{}, for {}, least {} first", dtype, card == nullptr ? "a CPU" : card->name,
       flags.objective == "speed" || flags.recompute == "none" ? "time" : "saved memory");
-  if (const int layers = recompute_of(flags.recompute).layers_run_again; layers != 0)
-    what.how += layers == kAllLayers ? ", layers run again"
-                                     : ", " + std::to_string(layers) + " layers run again";
+  if (const int layers = recompute_of(flags.recompute).recomputed_layers; layers != 0)
+    what.how += layers == kAllLayers ? ", layers recomputed"
+                                     : ", " + std::to_string(layers) + " layers recomputed";
   const ExplainedPlan unfused = explain(flags, model, false);
   what.fused = &fused;
   what.unfused = &unfused;

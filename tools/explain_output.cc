@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "coda/row_chunks.h"
+#include "coda/row_blocks.h"
 #include "explained_plan.h"
 
 namespace coda::tools {
@@ -30,13 +30,13 @@ ordered_json loops_of(const ExplainedPlan& plan) {
   const DimValues& sizes = plan.source.options.sizes;
   ordered_json loops = ordered_json::array();
   for (size_t i = 0; i < plan.compiled.plan.loops.size(); ++i) {
-    const RowChunks& loop = plan.compiled.plan.loops[i];
-    const ChunkBytes bytes = chunk_bytes(plan.compiled.plan, static_cast<int>(i), sizes);
+    const RowBlocks& loop = plan.compiled.plan.loops[i];
+    const RowBlockBytes bytes = row_block_bytes(plan.compiled.plan, static_cast<int>(i), sizes);
     loops.push_back({{"symbol", loop.symbol},
-                     {"rows", rows_of_chunk(loop, sizes)},
-                     {"chunks", chunks_of(loop, sizes)},
-                     {"bytes", bytes.chunk},
-                     {"bytes_without_chunks", bytes.whole},
+                     {"rows", rows_of_block(loop, sizes)},
+                     {"blocks", row_blocks_of(loop, sizes)},
+                     {"bytes", bytes.block},
+                     {"bytes_without_blocks", bytes.whole},
                      {"sums", loop.sums}});
   }
   return loops;
@@ -92,11 +92,11 @@ void print_steps(const ExplainedPlan& plan) {
     fmt::print("{:4} {:10} {:10.3f} {:9.2f} MB {:9.3f} ms{}  {}{}{}\n", ++i, name_of(s.step->role),
                s.cost.flops / 1e9, s.cost.bytes / 1e6, s.cost.seconds * 1e3,
                measured_text(s.measured), s.is_backward ? "backward " : "forward ", s.step->name,
-               s.step->loop >= 0 ? "  (in chunks)" : "");
+               s.step->loop >= 0 ? "  (in blocks)" : "");
   }
   const Plan& p = plan.compiled.plan;
   for (size_t loop = 0; loop < p.loops.size(); ++loop) {
-    fmt::print("\nin {}\n", chunks_text(p, static_cast<int>(loop), plan.source.options.sizes));
+    fmt::print("\nin {}\n", row_blocks_text(p, static_cast<int>(loop), plan.source.options.sizes));
   }
   for (const std::string& note : p.notes) fmt::print("\n{}\n", note);
 }

@@ -98,10 +98,9 @@ CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value) {
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value) {
   return command
       .add_option("--recompute", value,
-                  "What the backward makes again rather than read it: none, where reading is "
-                  "faster; norms, and activations and all else that takes no product; layer: a "
-                  "layer's forward is run again from what the layer starts from; layer:8: that of "
-                  "the first 8 layers")
+                  "What the backward recomputes: none: only what is faster to recompute than to "
+                  "read; norms: everything that needs no GEMM; layer: each layer's forward, from "
+                  "the layer's input; layer:8: the forward of the first 8 layers")
       ->check(CLI::Validator(
           [](const std::string& text) -> std::string {
             try {

@@ -129,7 +129,7 @@ class Children {
 // have met), this process does.
 int wait_for(Children& children) {
   int status = 0;
-  bool is_said = true;
+  bool is_reported = true;
   std::string about;  // about the first that failed
   Clock::time_point failed;
   bool is_asked = false;
@@ -139,10 +139,10 @@ int wait_for(Children& children) {
       handed_on = 0;
     }
     const Children::Ended one = children.ended();
-    if (one.rank >= 0 && WIFEXITED(one.state) && WEXITSTATUS(one.state) == 1) is_said = true;
+    if (one.rank >= 0 && WIFEXITED(one.state) && WEXITSTATUS(one.state) == 1) is_reported = true;
     if (one.rank >= 0 && one.state != 0 && status == 0) {
       failed = Clock::now();
-      is_said = WIFEXITED(one.state) && WEXITSTATUS(one.state) != kNotStarted;
+      is_reported = WIFEXITED(one.state) && WEXITSTATUS(one.state) != kNotStarted;
       status = WIFEXITED(one.state) ? WEXITSTATUS(one.state) : 1;
       if (WIFSIGNALED(one.state)) {
         about = fmt::format("rank {} was ended by signal {} ({})", one.rank, WTERMSIG(one.state),
@@ -159,7 +159,7 @@ int wait_for(Children& children) {
     if (status != 0 && Clock::now() - failed > kPatience) children.signal(SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  if (status != 0 && !is_said) fmt::print(stderr, "coda: {}\n", about);
+  if (status != 0 && !is_reported) fmt::print(stderr, "coda: {}\n", about);
   return status;
 }
 

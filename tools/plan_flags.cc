@@ -26,7 +26,7 @@ SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
                                    .expert_capacity = expert_capacity},
                                   rates);
   task.options.objective = recompute.objective;
-  task.options.layers_run_again = recompute.layers_run_again;
+  task.options.recomputed_layers = recompute.recomputed_layers;
   task.options.eight_bits = eight_bits;
   return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
 }
@@ -47,7 +47,7 @@ SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues&
   options.sizes = sizes;
   options.storage = usual_storage(named);
   options.objective = recompute.objective;
-  options.layers_run_again = recompute.layers_run_again;
+  options.recomputed_layers = recompute.recomputed_layers;
   const CompileRequest request = graph_request(named, true);
   return {compile(named.graph, request, options).plan, sizes};
 }

@@ -95,7 +95,7 @@ void print_fusion(const ModelTrainSettings& settings, const TensorMap& weights,
                            .batch = settings.batch,
                            .sequence = settings.sequence,
                            .fuse = i == 0,
-                           .loss_rows = settings.chunk_rows,
+                           .loss_rows = settings.loss_rows,
                            .expert_capacity = settings.expert_capacity},
         backend);
     runners[i]->bind(weights);

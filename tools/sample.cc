@@ -28,7 +28,7 @@ struct SampleFlags {
   int64_t count = 400;
   int64_t context = 0;
   bool prints_ids = false;
-  bool goes_on = false;
+  bool ignores_end = false;
   std::string dtype = "fp32";
   DeviceFlags device;
   SamplingOptions options;
@@ -53,7 +53,7 @@ void run(SampleFlags flags) {
   TextGenerator generator(config, storage, flags.context, tensors_of(weights, *backend), *backend);
   if (!flags.prints_ids) std::fwrite(flags.prompt.data(), 1, flags.prompt.size(), stdout);
   const TextTokens shown = flags.prints_ids ? tokens.as_numbers() : tokens;
-  shown.print(prompt, !flags.goes_on, [&](const auto& on_token) {
+  shown.print(prompt, !flags.ignores_end, [&](const auto& on_token) {
     generator.generate(prompt, flags.count, flags.options, on_token);
   });
   std::fputc('\n', stdout);
@@ -75,7 +75,7 @@ void add_sample(CLI::App& app) {
       ->check(at_least_1)
       ->capture_default_str();
   command.add_flag("--print-ids", flags->prints_ids, "Print token ids instead of text");
-  command.add_flag("--no-stop", flags->goes_on, "Go on where the model ends its text");
+  command.add_flag("--no-stop", flags->ignores_end, "Go on where the model ends its text");
   command
       .add_option(
           "--context", flags->context,

@@ -57,7 +57,7 @@ struct TrainFlags {
   int64_t batch = 4;
   int64_t accumulate = 1;
   int64_t sequence = 256;
-  int64_t loss_rows = kAutomaticChunkRows;
+  int64_t loss_rows = kAutomaticLossRows;
   double expert_capacity = 0;
   std::string recompute = "norms";
   bool layers_on_host = false;
@@ -403,10 +403,10 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.batch = f.batch;
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;
-  s.chunk_rows = f.loss_rows;
+  s.loss_rows = f.loss_rows;
   s.expert_capacity = f.expert_capacity;
   s.objective = recompute_of(f.recompute).objective;
-  s.layers_run_again = recompute_of(f.recompute).layers_run_again;
+  s.recomputed_layers = recompute_of(f.recompute).recomputed_layers;
   s.layers_on_host = f.layers_on_host;
   s.memory_limit = static_cast<int64_t>(f.memory * 1e9);
   s.seed = f.seed;

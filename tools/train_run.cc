@@ -20,7 +20,7 @@
 #include "coda/messages.h"
 #include "coda/model_runner.h"
 #include "coda/models.h"
-#include "coda/row_chunks.h"
+#include "coda/row_blocks.h"
 #include "model_flags.h"
 #include "progress.h"
 #include "report.h"
@@ -132,9 +132,9 @@ class Run {
     }
     const Session& session = trainer_.session();
     if (!session.plan().loops.empty()) {
-      fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
+      fmt::print("logits in {}\n", row_blocks_text(session.plan(), 0, session.sizes()));
     }
-    if (s.eight_bits != EightBits::none || s.layers_run_again != 0)
+    if (s.eight_bits != EightBits::none || s.recomputed_layers != 0)
       for (const std::string& note : session.plan().notes) fmt::print("{}\n", note);
     if (plan_.resumed) {
       restore(*plan_.resumed, trainer_);

@@ -62,7 +62,7 @@ BACKENDS = ("inductor", "coda", TUNED, "liger")
 CACHES = ("CODA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
-def beside_allocator():
+def outside_allocator():
     """Used GPU memory outside PyTorch's allocator, in bytes."""
     if DEVICE != "cuda":
         return 0
@@ -118,7 +118,7 @@ class Run:
         self.model = model
         self.compiled = compiled(model, backend, arguments)
         self.has_autocast = not isinstance(next(model.parameters()), DTensor)
-        self.ms, self.peak, self.losses, self.beside = [], 0, [], 0
+        self.ms, self.peak, self.losses, self.outside = [], 0, [], 0
         self.first_step = self.since_process = 0.0
         self.optimizer, self.parts = None, None
 
@@ -152,14 +152,14 @@ class Run:
         return loss
 
     def start(self):
-        before = beside_allocator()
+        before = outside_allocator()
         started = time.perf_counter()
         self.begin()
         for _ in range(self.arguments.first):
             self.losses.append(round(mean_of_all(self.step().detach()), 4))
             self.first_step = self.first_step or time.perf_counter() - started
             self.since_process = self.since_process or process_seconds()
-        self.beside = max(0, beside_allocator() - before)
+        self.outside = max(0, outside_allocator() - before)
 
     def turn(self):
         if DEVICE != "cuda":
@@ -219,8 +219,8 @@ class Run:
                 "first_backends_over_it": round(statistics.median(first.ms) / ms, 3),
                 "tokens_per_second": round(1e3 * facts.batch * facts.sequence / ms),
                 "loss": round(self.loss.item(), 4), "peak_gib": round(self.peak / 2**30, 2),
-                "beside_gib": round(self.beside / 2**30, 2),
-                "peak_of_all_gib": round((self.peak + self.beside) / 2**30, 2),
+                "outside_allocator_gib": round(self.outside / 2**30, 2),
+                "total_gib": round((self.peak + self.outside) / 2**30, 2),
                 "gpu": torch.cuda.get_device_name()}
         return json.dumps(found)
 

@@ -51,7 +51,7 @@ struct Flags {
   std::string master_weights = "fp32";
   double memory = 0;  // GB
   double exchange_mib = 0;
-  int64_t loss_rows = kAutomaticChunkRows;
+  int64_t loss_rows = kAutomaticLossRows;
   bool prints_losses = false;
   bool steps_of_plan = false;
   bool fetches = false;
@@ -178,7 +178,7 @@ int run(const Flags& f) {
   settings.eight_bits_except = f.fp8_except;
   const Recompute recompute = recompute_of(f.recompute);
   settings.objective = recompute.objective;
-  settings.layers_run_again = recompute.layers_run_again;
+  settings.recomputed_layers = recompute.recomputed_layers;
   settings.layers_on_host = f.layers_on_host;
   const auto type_of = [](const std::string& name) {
     return name == "bf16" ? DType::bf16 : DType::f32;
@@ -187,7 +187,7 @@ int run(const Flags& f) {
   settings.optimizer.weights = type_of(f.master_weights);
   settings.optimizer.states_on_host = f.moments_on_host;
   settings.memory_limit = static_cast<int64_t>(f.memory * 1e9);
-  settings.chunk_rows = f.loss_rows;
+  settings.loss_rows = f.loss_rows;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
   settings.accumulate = f.accumulate;
@@ -281,7 +281,7 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", f.dtype, "Of products: bf16, or a recipe in 8 bits (docs/fp8.md)")
       ->check(CLI::IsMember(dtypes));
   app.add_option("--exchange-mib", f.exchange_mib,
-                 "Of several processes: exchanges beside the backward have so many MiB or more; "
+                 "Of several processes: exchanges during the backward have so many MiB or more; "
                  "1e9: all of it behind the backward");
   app.add_option("--loss-rows", f.loss_rows, "Of the logits at once; 0: all");
   app.add_option("--fp8-except", f.fp8_except, "As coda train has it, one name after the other");

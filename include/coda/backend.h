@@ -126,7 +126,7 @@ class Backend {
     TensorView own;   // dense
     TensorView host;  // dense, of the same type and size; any host memory
   };
-  virtual std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies);
+  virtual std::function<void()> copy_out_concurrently(const std::vector<CopyOut>& copies);
   // Calls `copies`, which calls start_copy_in and start_copy_out, and overlaps these copies with
   // later work. The copies wait for all earlier work and for the copies of earlier calls of
   // overlap(). Calling the returned function makes later work wait for the copies on the device;

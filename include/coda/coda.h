@@ -50,7 +50,7 @@
 #include "coda/program_format.h"
 #include "coda/rates.h"
 #include "coda/recompute.h"
-#include "coda/row_chunks.h"
+#include "coda/row_blocks.h"
 #include "coda/run.h"
 #include "coda/run_graph.h"
 #include "coda/run_programs.h"

@@ -95,7 +95,7 @@ class Communicator {
   // exchanges, concurrently with the backend's later work. Call the result before any other
   // exchange: the backend's work behind that call waits for the exchanges. On the host the
   // exchanges run at once.
-  virtual std::function<void()> beside(const std::function<void()>& exchanges) {
+  virtual std::function<void()> overlap(const std::function<void()>& exchanges) {
     exchanges();
     return [] {};
   }

@@ -52,7 +52,7 @@ struct CompileRequest {
 // least 128 MiB and an eighth of the whole. Where each block adds to a weight's gradient, blocks
 // are so large that the addition takes at most a sixth of the gradient's GEMM time (4096 rows on an
 // H200); for Objective::memory, however, no larger than half of the whole.
-inline constexpr int64_t kAutomaticChunkRows = -1;
+inline constexpr int64_t kAutomaticLossRows = -1;
 
 // Which GEMMs with bf16 operands run in 8 bits (coda/eight_bits.h).
 enum class EightBits : uint8_t {
@@ -74,17 +74,17 @@ struct PlanChoices {
   // Number of equal consecutive layers, from the first one on, that the backward recomputes: only
   // the input of each such layer is saved. Gradients equal those without recomputation except for
   // rounding of stored values. No effect on a graph without such layers.
-  int layers_run_again = 0;
+  int recomputed_layers = 0;
   // The inputs of these layers are in the host's memory between forward and backward, except that
   // of the last one, which the backward reads first (Plan::host_copies). Requires
-  // layers_run_again; for backends with their own memory. All results are bitwise the same.
+  // recomputed_layers; for backends with their own memory. All results are bitwise the same.
   bool layers_on_host = false;
   // Rows of a block of the widest values that the backward computes before the upstream gradient is
   // known (a loss's logits and their gradient). Each block is consumed at once, and the upstream
-  // gradient is multiplied in afterwards. 0: store the values whole; kAutomaticChunkRows: see
+  // gradient is multiplied in afterwards. 0: store the values whole; kAutomaticLossRows: see
   // there; other values are rounded up to a multiple of 64. If blocks are not possible, the plan's
   // notes say why.
-  int64_t chunk_rows = 0;
+  int64_t loss_rows = 0;
   // GEMMs with 8-bit operands; the storage must be bf16. A caller of compile() that runs the plan
   // itself maintains the scales of these operands, and CompileOptions::sizes must be the sizes that
   // the plan runs with.

@@ -63,7 +63,7 @@ struct MeasureOptions {
   // Programs only: also time the unfused operations, each of which reads its operands from memory
   // and writes its result there, and a copy of as many bytes as the program's tensors have. The
   // copy is a lower bound for the program's time.
-  bool beside = false;
+  bool compare = false;
   bool steps = false;  // plans on a GPU only: also time each plan step alone
   // Reports what is about to run, if it takes seconds.
   std::function<void(const std::string&)> says = [](const std::string&) {};

@@ -36,7 +36,7 @@ struct ModelRunnerOptions {
   bool fuse = true;            // false: the unfused plan, for comparison
   bool timing = false;         // measure each plan step
   // ModelTask::gradients: rows of logits that are computed and consumed at once; 0: all of them.
-  int64_t loss_rows = kAutomaticChunkRows;
+  int64_t loss_rows = kAutomaticLossRows;
   double expert_capacity = 0;  // above 0: sparse experts, see expert_rows_of()
 };
 

@@ -57,9 +57,9 @@ struct PartialInfo {
 
   // In a Graph a reduction has a single value: one result or the sum of the first two. Expressions
   // (coda/elementwise.h) use a for the values and b for their mean if the count is needed, else for
-  // their reduction of kind `beside`.
+  // their reduction of kind `second`.
   int value = 0;  // number of the result, or kBothResults
-  std::optional<PartialKind> beside = {};
+  std::optional<PartialKind> second = {};
   std::string_view of_one;      // the reduction of a single value
   std::string_view derivative;  // g times the derivative of the reduction y by each value a
   // The result is one of the values (max). Values that equal it share its gradient evenly: g is

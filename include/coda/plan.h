@@ -69,7 +69,7 @@ struct PlanStep {
 // another, so that tensors used only inside the loop are never whole in memory. Inside the loop
 // `symbol` is the number of rows of a block. A step sees the block's rows of each tensor with
 // `symbol` rows, and of column partials those of the block.
-struct RowChunks {
+struct RowBlocks {
   std::string symbol;
   int64_t rows = 0;  // per block, a multiple of kPartialSpan; the last block has the rest
   std::vector<std::string> sums{};  // sums over all rows, fp32, complete after the loop
@@ -93,7 +93,7 @@ struct Plan {
   std::vector<PlanTensor> tensors;
   std::vector<PlanStep> forward;
   std::vector<PlanStep> backward;
-  std::vector<RowChunks> loops{};
+  std::vector<RowBlocks> loops{};
   std::vector<HostCopy> host_copies{};
   std::vector<std::string> notes{};  // for people: requests that were not fulfilled, and why
 

@@ -13,7 +13,7 @@ namespace CODA_API coda {
 // The corresponding fields of CompileOptions.
 struct Recompute {
   Objective objective = Objective::memory;
-  int layers_run_again = 0;
+  int recomputed_layers = 0;
 };
 
 // "none": save what is faster to read than to recompute; "norms": recompute everything that needs

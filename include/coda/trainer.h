@@ -28,7 +28,7 @@ namespace CODA_API coda {
 
 // PlanChoices::storage is of activations only: each parameter has its own type.
 struct TrainOptions : PlanChoices {
-  TrainOptions() { chunk_rows = kAutomaticChunkRows; }
+  TrainOptions() { loss_rows = kAutomaticLossRows; }
 
   DimValues sizes;         // of the graph's symbols, in one microbatch
   int64_t accumulate = 1;  // microbatches of a training step
@@ -142,7 +142,7 @@ class Trainer {
   void gather_weights();  // not while a training step is started
 
   // A summary for people, with several processes: "gradients in 14 shards, 78 % of them exchanged
-  // beside the backward; 80 % of the weights gathered under the next forward". Empty for one
+  // during the backward; 80 % of the weights gathered under the next forward". Empty for one
   // process.
   const std::string& exchange_text() const;
   // A result of the last microbatch, one of TrainOptions::outputs.

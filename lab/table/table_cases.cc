@@ -78,7 +78,7 @@ SizedProgram sized_program(const Program& program, const DimValues& sizes) {
   return result;
 }
 
-// Those with products of a training step; of a loop over row chunks at the sizes of its first.
+// Those with products of a training step; of a loop over blocks of rows, at the sizes of its first.
 std::vector<SizedProgram> model_programs(const ModelConfig& config, int64_t tokens,
                                          EightBits eight_bits) {
   const int64_t sequence = std::min<int64_t>(tokens, 4096);
@@ -99,7 +99,7 @@ std::vector<SizedProgram> model_programs(const ModelConfig& config, int64_t toke
     for (const PlanStep& step : *phase) {
       DimValues sizes = task.options.sizes;
       if (step.loop >= 0) {
-        const RowChunks& loop = plan.loops[static_cast<size_t>(step.loop)];
+        const RowBlocks& loop = plan.loops[static_cast<size_t>(step.loop)];
         sizes[loop.symbol] = std::min(loop.rows, sizes[loop.symbol]);
       }
       if (const Program* program = std::get_if<Program>(&step.work)) add(*program, sizes);

@@ -113,7 +113,7 @@ class Operator:
     arguments: tuple[Argument, ...]
     build: Callable[[Given], list[Output]]
     check: Callable[[dict[str, torch.Tensor], dict[str, Any]], None] | None = None
-    chunk_rows: str | None = None  # the name of the attribute with chunk_rows
+    loss_rows: str | None = None  # the name of the attribute with loss_rows
 
     @property
     def forward(self) -> Any:
@@ -195,8 +195,8 @@ class Operator:
             outputs = self.build(Given(values, **attributes, graph=graph, storage=storage))
         except Error as error:
             raise Error(f"{self.name}: {error}") from None
-        chunk_rows = int(attributes[self.chunk_rows]) if self.chunk_rows else 0
-        return Function(self.name, graph, inputs, outputs, storage=storage, chunk_rows=chunk_rows,
+        loss_rows = int(attributes[self.loss_rows]) if self.loss_rows else 0
+        return Function(self.name, graph, inputs, outputs, storage=storage, loss_rows=loss_rows,
                         for_gpu=device == "cuda", rounded=self.rounded(spec))
 
     def __call__(self, tensors: Mapping[str, torch.Tensor | None], numbers: Mapping[str, float],

@@ -84,8 +84,8 @@ class Phases:
 class Function:
     """Outputs of a graph as a function of its inputs, with the derived backward.
 
-    `storage` is the type of stored matrices. `chunk_rows` is as in CompileOptions of C++: -1
-    computes values as wide as a vocabulary in chunks of rows. `nominal` are the sizes of symbols
+    `storage` is the type of stored matrices. `loss_rows` is as in CompileOptions of C++: -1
+    computes values as wide as a vocabulary in blocks of rows. `nominal` are the sizes of symbols
     for comparing costs. `products` selects 8 bits ("fp8", docs/fp8.md), which calls with gradients
     use if all sizes are multiples of 16; other calls use 16 bits. The scales belong to one use of
     the function: see another_use.
@@ -98,7 +98,7 @@ class Function:
     """
 
     def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
-                 outputs: Sequence[Output], *, storage: str = "f32", chunk_rows: int = 0,
+                 outputs: Sequence[Output], *, storage: str = "f32", loss_rows: int = 0,
                  for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
                  products: str = "", rounded: Sequence[int] = (),
                  objective: str = "memory") -> None:
@@ -106,7 +106,7 @@ class Function:
         self.graph = graph
         self.inputs = list(inputs)
         self.outputs = list(outputs)
-        self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
+        self._storage, self._loss_rows, self._for_gpu = storage, loss_rows, for_gpu
         self._nominal, self._objective = dict(nominal or {}), objective
         self.products = products
         self._rounded = list(rounded)
@@ -176,16 +176,16 @@ class Function:
         if needs & EIGHT_BITS and fuse:
             return _core.compile_in_eight_bits(
                 self.graph, outputs, seeds, gradients, self.nominal_sizes(), self.products,
-                self._objective, chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
+                self._objective, loss_rows=self._loss_rows, for_gpu=self._for_gpu)
         return _core.compile(
             self.graph, outputs, seeds, gradients, self.nominal_sizes(), self._storage,
-            self._objective, chunk_rows=self._chunk_rows if fuse else 0, fuse=fuse,
+            self._objective, loss_rows=self._loss_rows if fuse else 0, fuse=fuse,
             for_gpu=self._for_gpu), []
 
     def _compile(self, needs: int) -> Phases:
         plan, first_scales = self._plan(needs)
         parts = plan.split() if needs else (plan,)
-        again = self._run_again(plan, needs) if needs else None
+        again = self._recompute(plan, needs) if needs else None
         if again is not None:
             plan, parts = again, (self._plan(0)[0], again)
         forward, backward = Runners(parts[0]), Runners(parts[1]) if needs else None
@@ -202,8 +202,8 @@ class Function:
         return Phases(plan, forward, backward, saved, names, kept, upstream, first_scales,
                       parts[0] if again is not None else None)
 
-    def _run_again(self, plan: _core.Plan, needs: int) -> _core.Plan | None:
-        """A backward that recomputes the whole forward in chunks of rows, so that no wide values
+    def _recompute(self, plan: _core.Plan, needs: int) -> _core.Plan | None:
+        """A backward that recomputes the whole forward in blocks of rows, so that no wide values
         (logits) are stored. `plan` stores them because their gradient needs an upstream gradient
         for each row, which is known only when the backward begins. None if recomputation saves
         nothing.
@@ -211,11 +211,11 @@ class Function:
         The upstream gradients are ordinary inputs of this plan, which differentiates the sum of the
         results, each times its upstream gradient."""
         seeds = self._seeds(needs)
-        if (not self._chunk_rows or self._objective != "memory" or needs & EIGHT_BITS
+        if (not self._loss_rows or self._objective != "memory" or needs & EIGHT_BITS
                 or not any(_is_whole(note) and "waits" in note for note in plan.notes)
                 or any(value.shape[1] != 1 for value, _ in seeds)):
             return None
-        kinds: dict[bool, _core.Value] = {}  # one sum over rows, which ends the chunks' loop
+        kinds: dict[bool, _core.Value] = {}  # one sum over rows, which ends the blocks' loop
         for value, gradient in seeds:
             product, is_scalar = value * gradient, value.shape == (1, 1)
             kinds[is_scalar] = kinds[is_scalar] + product if is_scalar in kinds else product
@@ -224,7 +224,7 @@ class Function:
         made = _core.compile(
             self.graph, [("sum_of_results", total)], [(total, self.graph.constant(1.0))],
             self._gradients(needs), self.nominal_sizes(), self._storage, self._objective,
-            chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
+            loss_rows=self._loss_rows, for_gpu=self._for_gpu)
         return None if any(map(_is_whole, made.notes)) else made.in_one_phase()
 
     @property
@@ -307,7 +307,7 @@ class Function:
 
 def _is_whole(note: str) -> bool:
     """Whether a plan's note says why values as wide as logits are stored for all rows."""
-    return note.startswith("not in chunks of rows: ")
+    return note.startswith("not in blocks of rows: ")
 
 
 def as_matrix(shape: tuple, rows: Any, cols: Any) -> tuple[tuple, tuple]:

@@ -221,7 +221,7 @@ def _check_targets(tensors: dict[str, torch.Tensor], attributes: dict) -> None:
 
 _LINEAR_CROSS_ENTROPY = declare(Operator(
     "linear_cross_entropy", (_X, _WEIGHT, Argument("targets", "index", False, False), *_NORM),
-    _linear_cross_entropy, _check_targets, "chunk_rows"))
+    _linear_cross_entropy, _check_targets, "loss_rows"))
 
 
 def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *,
@@ -229,7 +229,7 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
                          label_smoothing: float = 0.0, z_loss: float = 0.0, soft_cap: float = 0.0,
                          rstd: torch.Tensor | None = None,
                          norm_weight: torch.Tensor | None = None, offset: float = 0.0,
-                         chunk_rows: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
+                         loss_rows: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
     """The cross-entropy of logits x·weightᵀ, and the number of rows that count; no logits are
     returned.
 
@@ -238,9 +238,9 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
     torch.nn.functional.cross_entropy. z_loss adds z_loss * logsumexp² to each row that counts
     (PaLM, arXiv 2204.02311). soft_cap replaces each logit by cap * tanh(logit / cap) (Gemma 2; 0:
     no cap). A mean over no rows is NaN. rstd and norm_weight: the norm before the head, as in
-    swiglu_linear. chunk_rows: logits and both gradients are computed for this number of rows at
+    swiglu_linear. loss_rows: logits and both gradients are computed for this number of rows at
     once; -1 chooses the number (if all logits would take more than 256 MiB), 0 stores all logits.
-    With "none" the backward recomputes the logits of each chunk, because their gradients need an
+    With "none" the backward recomputes the logits of each block, because their gradients need an
     upstream gradient for each row. To divide a sum by another count (gradient accumulation), use
     "sum" and the counts. Targets outside these values raise an Error on a CPU, and on a GPU after
     coda_cpp.checking(True); otherwise the target of such a row counts as logit 0.
@@ -250,19 +250,19 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
                     "'none'")
     require_numbers("linear_cross_entropy", {
         "label_smoothing": label_smoothing, "z_loss": z_loss, "soft_cap": soft_cap,
-        "chunk_rows": chunk_rows})
+        "loss_rows": loss_rows})
     if not 0 <= label_smoothing < 1 or z_loss < 0 or soft_cap < 0:
         raise Error("linear_cross_entropy: label_smoothing must lie in [0, 1), z_loss and soft_cap "
                     f"must be at least 0, but they are {label_smoothing}, {z_loss} and {soft_cap}")
-    if int(chunk_rows) != chunk_rows or not -1 <= chunk_rows < 2**31:
-        raise Error("linear_cross_entropy: chunk_rows must be a whole number of rows, 0 or -1, but "
-                    f"it is {chunk_rows}")
+    if int(loss_rows) != loss_rows or not -1 <= loss_rows < 2**31:
+        raise Error("linear_cross_entropy: loss_rows must be a whole number of rows, 0 or -1, but "
+                    f"it is {loss_rows}")
     require_tensors("linear_cross_entropy", ("targets",), (targets,))
     targets = _as_index("linear_cross_entropy", "targets", targets)
     made = _LINEAR_CROSS_ENTROPY(
         {"x": x, "weight": weight, "targets": targets, "rstd": rstd, "norm_weight": norm_weight},
         {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "z_loss": z_loss,
-         "soft_cap": soft_cap, "offset": offset, "chunk_rows": chunk_rows},
+         "soft_cap": soft_cap, "offset": offset, "loss_rows": loss_rows},
         {"reduction": reduction})
     return made[0], made[1]
 
@@ -288,39 +288,39 @@ def _check_ids(tensors: dict[str, torch.Tensor], attributes: dict) -> None:
 
 _LINEAR_LOG_PROB = declare(Operator("linear_log_prob", (
     _X, _WEIGHT, Argument("ids", "index", False, False), *_NORM), _linear_log_prob, _check_ids,
-    "chunk_rows"))
+    "loss_rows"))
 
 
 def linear_log_prob(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, *,
                     rstd: torch.Tensor | None = None, norm_weight: torch.Tensor | None = None,
                     offset: float = 0.0, temperature: float = 1.0, soft_cap: float = 0.0,
-                    entropy: bool = True, chunk_rows: int = -1
+                    entropy: bool = True, loss_rows: int = -1
                     ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The log-probability of one column per row under softmax(x·weightᵀ / temperature), and the
     rows' entropy in nats, for policy gradients (GRPO, PPO) and DPO. No logits are returned.
 
     x [..., K], weight [V, K], ids int [...], each in [0, V) -> log_prob float32 [...], entropy
     float32 [...]; both are differentiable. If `entropy` is false, the second result is None. rstd
-    and norm_weight: the norm before the head, as in swiglu_linear. soft_cap and chunk_rows: as in
-    linear_cross_entropy. If all logits take more than 256 MiB (or chunk_rows is positive), the
-    backward recomputes them in chunks of rows: this costs one more product, and the logits of all
+    and norm_weight: the norm before the head, as in swiglu_linear. soft_cap and loss_rows: as in
+    linear_cross_entropy. If all logits take more than 256 MiB (or loss_rows is positive), the
+    backward recomputes them in blocks of rows: this costs one more product, and the logits of all
     rows are never stored. Ids outside [0, V) raise an Error on a CPU, and on a GPU after
     coda_cpp.checking(True).
     """
     require_numbers("linear_log_prob", {"temperature": temperature, "soft_cap": soft_cap,
-                                        "chunk_rows": chunk_rows})
+                                        "loss_rows": loss_rows})
     if temperature <= 0 or soft_cap < 0:
         raise Error("linear_log_prob: temperature must be above 0 and soft_cap at least 0, but "
                     f"they are {temperature} and {soft_cap}")
-    if int(chunk_rows) != chunk_rows or not -1 <= chunk_rows < 2**31:
-        raise Error("linear_log_prob: chunk_rows must be a whole number of rows, 0 or -1, but it "
-                    f"is {chunk_rows}")
+    if int(loss_rows) != loss_rows or not -1 <= loss_rows < 2**31:
+        raise Error("linear_log_prob: loss_rows must be a whole number of rows, 0 or -1, but it "
+                    f"is {loss_rows}")
     require_tensors("linear_log_prob", ("ids",), (ids,))
     ids = _as_index("linear_log_prob", "ids", ids)
     made = _LINEAR_LOG_PROB(
         {"x": x, "weight": weight, "ids": ids, "rstd": rstd, "norm_weight": norm_weight},
         {"temperature": temperature, "soft_cap": soft_cap, "offset": offset, "entropy": entropy,
-         "chunk_rows": chunk_rows})
+         "loss_rows": loss_rows})
     return made[0], made[1] if entropy else None
 
 

@@ -220,7 +220,7 @@ class GraphFunction:
     """
 
     def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,
-                 storage: str = "f32", name: str = "graph", chunk_rows: int = 0,
+                 storage: str = "f32", name: str = "graph", loss_rows: int = 0,
                  for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
                  products: str = "", rounded: Sequence[int] = (),
                  objective: str = "memory") -> None:
@@ -235,13 +235,13 @@ class GraphFunction:
             is_vector = any(terms == (1, {}) for terms in value.terms)
             made.append(Output(output, value, "f32" if is_vector else storage))
         self.function = Function(name, inputs[0].graph, given, made, storage=storage,
-                                 chunk_rows=chunk_rows, for_gpu=for_gpu, nominal=nominal,
+                                 loss_rows=loss_rows, for_gpu=for_gpu, nominal=nominal,
                                  products=products, rounded=rounded, objective=objective)
         digest = hashlib.sha256(_build())
         digest.update(inputs[0].graph.text(dict(outputs)).encode())
         digest.update(repr((
             [(value.name, value.shape, value.dtype, value.is_table) for value in inputs],
-            list(outputs), storage, chunk_rows, for_gpu, sorted((nominal or {}).items()), products,
+            list(outputs), storage, loss_rows, for_gpu, sorted((nominal or {}).items()), products,
             list(rounded), objective)).encode())
         self.kind = f"{name}#{digest.hexdigest()[:32]}"
         self._register()

@@ -53,13 +53,13 @@ void for_backend(CompileOptions& options, bool for_gpu) {
 Plan compile_graph(const std::shared_ptr<Graph>& graph, const std::vector<Named>& outputs,
                    const std::vector<Seed>& seeds, const std::vector<Gradient>& gradients,
                    const PythonSizes& sizes, const std::string& storage,
-                   const std::string& objective, int64_t chunk_rows, bool fuse, bool for_gpu) {
+                   const std::string& objective, int64_t loss_rows, bool fuse, bool for_gpu) {
   const CompileRequest request = request_of(*graph, outputs, seeds, gradients);
   CompileOptions options;
   options.objective = objective_of(objective);
   options.sizes = sizes_of(sizes);
   options.storage = dtype_of(storage);
-  options.chunk_rows = chunk_rows;
+  options.loss_rows = loss_rows;
   options.fuse = fuse;
   for_backend(options, for_gpu);
   const nb::gil_scoped_release released;
@@ -70,13 +70,13 @@ std::pair<Plan, std::vector<float>> compile_in_eight_bits(
     const std::shared_ptr<Graph>& graph, const std::vector<Named>& outputs,
     const std::vector<Seed>& seeds, const std::vector<Gradient>& gradients,
     const PythonSizes& sizes, const std::string& products, const std::string& objective,
-    int64_t chunk_rows, bool for_gpu) {
+    int64_t loss_rows, bool for_gpu) {
   const CompileRequest request = request_of(*graph, outputs, seeds, gradients);
   CompileOptions options;
   options.objective = objective_of(objective);
   options.sizes = sizes_of(sizes);
   options.storage = DType::bf16;
-  options.chunk_rows = chunk_rows;
+  options.loss_rows = loss_rows;
   options.eight_bits = eight_bits_of(products);
   std::string names;
   for (const std::string& name : eight_bits_names())
@@ -277,7 +277,7 @@ void bind_plan(nb::module_& module) {
   bind_program(module);
   module.def("compile", &compile_graph, nb::arg("graph"), nb::arg("outputs"), nb::arg("seeds"),
              nb::arg("gradients"), nb::arg("sizes"), nb::arg("storage") = "f32",
-             nb::arg("objective") = "memory", nb::arg("chunk_rows") = 0, nb::arg("fuse") = true,
+             nb::arg("objective") = "memory", nb::arg("loss_rows") = 0, nb::arg("fuse") = true,
              nb::arg("for_gpu") = false,
              "A plan of `outputs` [(name, value)] and, if there are `seeds` [(value, upstream "
              "gradient)], of `gradients` [(input, name, dtype)]. `sizes` are what costs are "
@@ -285,7 +285,7 @@ void bind_plan(nb::module_& module) {
   module.def("eight_bits_names", &eight_bits_names, "What `products` may be: docs/fp8.md.");
   module.def("compile_in_eight_bits", &compile_in_eight_bits, nb::arg("graph"), nb::arg("outputs"),
              nb::arg("seeds"), nb::arg("gradients"), nb::arg("sizes"), nb::arg("products"),
-             nb::arg("objective") = "memory", nb::arg("chunk_rows") = 0, nb::arg("for_gpu") = false,
+             nb::arg("objective") = "memory", nb::arg("loss_rows") = 0, nb::arg("for_gpu") = false,
              "As compile, in bf16 with `products` in 8 bits (eight_bits_names), "
              "for the sizes given alone; and what each scale begins with. The plan "
              "has three tensors more, of SCALE_COLUMNS columns a scale.");

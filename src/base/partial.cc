@@ -123,7 +123,7 @@ constexpr std::array<PartialInfo, kPartialKindCount> kReductions = {{
      .of = [](double x) -> Lanes { return {x, 1, 0}; },
      .merge = merge_entropies,
      .value = 2,
-     .beside = K::log_sum_exp,
+     .second = K::log_sum_exp,
      .of_one = "a * 0",
      // Of a value that weighs nothing b - a may be infinite.
      .derivative = "exp(a - b) * ((min(b - a, 1e30) - y) * g)"},

@@ -296,7 +296,8 @@ std::string first_of(const ProcessPlace& place) {
 }
 
 // The next message of rank 0; none if rank 0 closes the connection.
-std::optional<Message> said_by_first(const ProcessPlace& place, Connection& to, Deadline deadline) {
+std::optional<Message> message_of_first(const ProcessPlace& place, Connection& to,
+                                        Deadline deadline) {
   auto message = receive_until(to.socket, to.inbox, deadline);
   if (!message) return std::nullopt;
   if (message->kind == 'Q') end_process();
@@ -322,7 +323,7 @@ Connection admitted(const ProcessPlace& place, char letter, const std::string& h
       const std::string proof = proof_of(place.secret, letter, *nonce, hello);
       send_message(to.socket, {letter, start + proof + "\n" + hello});
       // Rank 0 waits as long for other processes and then reports it.
-      const auto answer = said_by_first(place, to, deadline + 5s);
+      const auto answer = message_of_first(place, to, deadline + 5s);
       if (answer && answer->kind == 'A') return to;
     }
     std::this_thread::sleep_for(100ms);
@@ -376,11 +377,11 @@ Met come_to_first(const ProcessPlace& place, const std::string& kind) {
   try {
     data = admitted(place, 'D', text, in(kGuestPatience));
   } catch (const Error&) {
-    said_by_first(place, first, in(1s));  // rank 0 may end and print why
+    message_of_first(place, first, in(1s));  // rank 0 may end and print why
     throw;
   }
   allow_slow_receiver(data.socket);
-  const auto welcome = said_by_first(place, first, deadline + 5s);
+  const auto welcome = message_of_first(place, first, deadline + 5s);
   require(welcome.has_value(), first_of(place) + " ended before all processes were there");
   constexpr size_t kProof = 64;
   const std::string token = welcome->text.substr(std::min(kProof + 1, welcome->text.size()));

@@ -22,14 +22,14 @@ struct Planes {
 
 // Treats the planes as one long row if rows are contiguous and no operand has one value per row.
 template <int kArity>
-Result joined_rows(const Planes& p) {
+Result as_one_row(const Planes& p) {
   const Result& r = p.result;
-  bool is_joined = r.stride == r.cols;
+  bool is_contiguous = r.stride == r.cols;
   for (int k = 0; k < kArity; ++k) {
     const Source& source = p.operands[k];
-    is_joined = is_joined && source.stride == (source.is_constant_along_row ? 0 : r.cols);
+    is_contiguous = is_contiguous && source.stride == (source.is_constant_along_row ? 0 : r.cols);
   }
-  return is_joined ? Result{r.data, 0, 1, r.rows * r.cols} : r;
+  return is_contiguous ? Result{r.data, 0, 1, r.rows * r.cols} : r;
 }
 
 // Calls f(vectors of the kArity operands...) and stores the result, vector by vector. A value that
@@ -38,7 +38,7 @@ template <int kArity, class Function>
 HWY_INLINE void map(const Planes& p, const Function& f) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Result to = joined_rows<kArity>(p);
+  const Result to = as_one_row<kArity>(p);
   for (int64_t i = 0; i < to.rows; ++i) {
     HWY_ALIGN float constants[kArity][hn::MaxLanes(F32())];
     const float* in[kArity];

@@ -297,21 +297,21 @@ class GpuBackend : public Backend {
   }
 
   // Runs on a thread, because the copies wait for pinned buffers.
-  std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
+  std::function<void()> copy_out_concurrently(const std::vector<CopyOut>& copies) override {
     const Context::Scope scope(*state_->context);
-    if (beside_.valid()) beside_.wait();  // all copies share the buffers
+    if (concurrent_.valid()) concurrent_.wait();  // all copies share the buffers
     const auto before = std::make_shared<StreamEvent>(state_->context, state_->stream);
-    beside_ = std::async(std::launch::async, [this, before, copies] {
-                const Context::Scope of_thread(*state_->context);
-                if (!staged_beside_) staged_beside_.emplace(state_->context);
-                std::vector<StagedCopies::Copy> staged;
-                for (const auto& [own, host] : copies) {
-                  invariant(StagedCopies::are_for(host, own), "copies of dense matrices");
-                  staged.push_back({host, own});
-                }
-                staged_beside_->to_host(staged, *before);
-              }).share();
-    return [done = beside_] { done.get(); };
+    concurrent_ = std::async(std::launch::async, [this, before, copies] {
+                    const Context::Scope of_thread(*state_->context);
+                    if (!concurrent_staging_) concurrent_staging_.emplace(state_->context);
+                    std::vector<StagedCopies::Copy> staged;
+                    for (const auto& [own, host] : copies) {
+                      invariant(StagedCopies::are_for(host, own), "copies of dense matrices");
+                      staged.push_back({host, own});
+                    }
+                    concurrent_staging_->to_host(staged, *before);
+                  }).share();
+    return [done = concurrent_] { done.get(); };
   }
 
   // Forks off the stream and joins it by events, so that a CUDA graph captures both.
@@ -449,8 +449,8 @@ class GpuBackend : public Backend {
   std::shared_ptr<GpuState> state_;
   std::optional<Stream> copy_stream_;
   std::optional<StagedCopies> staged_;
-  std::optional<StagedCopies> staged_beside_;
-  std::shared_future<void> beside_;  // the last copy_out_beside
+  std::optional<StagedCopies> concurrent_staging_;
+  std::shared_future<void> concurrent_;  // the last copy_out_concurrently
   std::shared_ptr<cudnn::Library> cudnn_;
   // The origin of stamp(): the first stamp that is still in use, because CUDA's times are fp32.
   std::weak_ptr<const StreamEvent> first_stamp_;

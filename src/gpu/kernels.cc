@@ -39,13 +39,14 @@ gpu::LowerOptions lowering_of(const KernelOptions& options) {
 }
 
 // Spills that are recorded in the cache; never runs the compiler.
-gpu::SpilledBytes kept_spills(const KernelOptions& options) {
+gpu::SpilledBytes cached_spills(const KernelOptions& options) {
   gpu::CacheOptions cache;
   std::error_code none;
   if (!std::filesystem::is_directory(cache.folder / "cubins", none)) return {};
   cache.notice = [](const std::string&) {};
-  return [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache), target_of(options))](
-             const std::string& source) { return builder->kept_spilled_bytes(source).value_or(0); };
+  return
+      [builder = std::make_shared<gpu::KernelBuilder>(std::move(cache), target_of(options))](
+          const std::string& source) { return builder->cached_spilled_bytes(source).value_or(0); };
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ gpu::SpilledBytes kept_spills(const KernelOptions& options) {
 std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
                                          const KernelOptions& options) {
   gpu::LowerOptions lowering = lowering_of(options);
-  const gpu::SpilledBytes spilled = kept_spills(options);
+  const gpu::SpilledBytes spilled = cached_spills(options);
   std::vector<KernelChoice> choices;
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
     lowering.row_strides = one.row_strides;
@@ -150,7 +151,7 @@ std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
                                      const KernelOptions& options) {
   NamedPlans plans;
   add_plans(plan, sizes, lowering_of(options), plans);
-  return texts_of(plans, kept_spills(options));
+  return texts_of(plans, cached_spills(options));
 }
 
 int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,

@@ -166,10 +166,10 @@ class Reverse {
     if (kind.needs_count) {
       const Value count = graph_.reciprocal_dim(rows ? x.shape().cols : x.shape().rows);
       names.operands.push_back(mul(sum(x), count));
-    } else if (kind.beside) {
-      names.operands.push_back(rows ? row_reduce(x, *kind.beside) : col_reduce(x, *kind.beside));
+    } else if (kind.second) {
+      names.operands.push_back(rows ? row_reduce(x, *kind.second) : col_reduce(x, *kind.second));
     }
-    if (kind.picks) {  // plan/partition/through_memory.h says of which bits they are told
+    if (kind.picks) {  // plan/partition/materialise.h says of which bits they are told
       const Value picked = equal(build_expression(kind.of_one, names), names.y);
       // A largest value that is NaN is equal to none.
       names.g = select(picked, mul(g, recip(maximum(sum(picked), 1))), 0);

@@ -23,7 +23,7 @@ bool is_graph_text(std::string_view text) {
 
 std::string format_graph(std::string_view text, std::string_view file) {
   const NamedGraph graph = parse_graph(text, file);
-  std::string result = program::laid_out(text, graph_text::is_size);
+  std::string result = program::formatted(text, graph_text::is_size);
   invariant(coda::text(parse_graph(result)) == coda::text(graph), "a layout changed a graph");
   return result;
 }

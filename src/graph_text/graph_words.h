@@ -36,7 +36,7 @@ struct GraphWord {
 };
 
 // What passes make although builders would take what is there: a product or a call once more, as a
-// layer that is run again has them, again(gemm(a, b)), see Node::which; a copy, again(add(x, 0)).
+// recomputed layer has them, again(gemm(a, b)), see Node::which; a copy, again(add(x, 0)).
 inline constexpr std::string_view kAgain = "again";
 inline constexpr std::string_view kStore = "store";
 

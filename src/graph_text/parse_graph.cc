@@ -275,7 +275,7 @@ class GraphParser final : private program::StatementReader {
     return make(place, [&] {
       require(operands.size() == 2 && graph().node(operands[1]).op == Op::constant &&
                   graph().node(operands[1]).number == 0,
-              "only add(x, 0) is made again");
+              "only add(x, 0) is recomputed");
       return graph().intern({.op = Op::elementwise,
                              .shape = graph().node(operands[0]).shape,
                              .operands = operands,
@@ -358,7 +358,7 @@ class GraphParser final : private program::StatementReader {
     attributes[name] = is_negative ? -value : value;
   }
 
-  // A result of a call that is made again.
+  // A result of a recomputed call.
   int once_more(int id, int which) {
     Node result = graph().node(id);
     Node call = graph().node(result.operands[0]);

@@ -384,8 +384,8 @@ namespace coda {
 std::string text(const Graph& graph, std::span<const NamedValue> outputs, std::string_view name) {
   for (const NamedValue& output : outputs)
     require(output.value.graph.get() == &graph, "text: an output is no value of the graph");
-  return program::laid_out(graph_text::GraphPrinter(graph, outputs).print(name),
-                           graph_text::is_size);
+  return program::formatted(graph_text::GraphPrinter(graph, outputs).print(name),
+                            graph_text::is_size);
 }
 
 }  // namespace coda

@@ -30,7 +30,7 @@ Value rebuild(Graph& graph, const Node& like, const std::vector<Value>& x) {
       }
       const Value made = matmul(segments);
       if (like.which == 0 || graph.node(made.id).op != Op::matmul) return made;
-      Node again = graph.node(made.id);  // of a layer that is run again
+      Node again = graph.node(made.id);  // of a recomputed layer
       again.which = like.which;
       return graph.value(graph.intern(std::move(again)));
     }

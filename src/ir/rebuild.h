@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node made again over other operands through its builder (checks and simplifications included):
-// what a pass does with every node that it has no rule for.
+// A node built again over other operands, through its builder (checks and simplifications
+// included): what a pass does with every node that it has no rule for.
 #pragma once
 
 #include <vector>

@@ -109,7 +109,7 @@ Measured measure_program(const Program& program, const DimValues& sizes,
   std::vector<NamedPlan> plans{{"program", &plan}};
   std::vector<Candidate> others;
   std::optional<Plan> unfused;
-  if (options.beside) {
+  if (options.compare) {
     unfused = measure::one_by_one(program);
     if (unfused) plans.push_back({measure::kOneByOne, &*unfused});
     others.push_back(copy_on_host(bytes));

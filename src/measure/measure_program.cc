@@ -173,7 +173,7 @@ Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
   }
   last.insert(last.end(), timed.begin(), timed.end());
   std::optional<Beside> beside;
-  if (options.beside) {
+  if (options.compare) {
     beside.emplace(gpu, program, sizes, sets, result.moved_bytes);
     for (Candidate& candidate : beside->candidates()) last.push_back(&candidate);
   }

@@ -93,7 +93,7 @@ class Layers {
   }
 
   // q, k and v beside one another.
-  Value joined_product(const std::string& name, Value x, int64_t rows) {
+  Value concatenated_linear(const std::string& name, Value x, int64_t rows) {
     Value weight = m_.matrix(name + ".weight", rows, c_.hidden);
     const bool is_ordered = order_.graph != nullptr;
     if (is_ordered) weight = embedding(weight, order_);
@@ -121,7 +121,7 @@ class Layers {
     const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
     Value q, k, v;
     if (c_.joined) {
-      const Value all = joined_product(name + "qkv_proj", x, q_width + 2 * kv_width);
+      const Value all = concatenated_linear(name + "qkv_proj", x, q_width + 2 * kv_width);
       q = slice_columns(all, 0, q_width);
       k = slice_columns(all, q_width, kv_width);
       v = slice_columns(all, q_width + kv_width, kv_width);

@@ -11,17 +11,17 @@
 
 namespace coda {
 
-using IsTaken = std::function<bool(const std::string& name)>;
+using IsUsed = std::function<bool(const std::string& name)>;
 
 // `wanted`, with a number appended if the graph has such an input or the name is taken.
-std::string free_name(const Graph& graph, const IsTaken& is_taken, const std::string& wanted);
+std::string free_name(const Graph& graph, const IsUsed& is_used, const std::string& wanted);
 
 // The type of a 16-bit matrix; none for other values.
-std::optional<DType> kept_type(const Shape& shape, DType dtype);
+std::optional<DType> gradient_type(const Shape& shape, DType dtype);
 
 // Seeds each output `names[i]` of the request with "grad_of_NAME" and requests "grad_to_NAME" for
 // all inputs that outputs depend on, except tables. If there are none, nothing is seeded.
-void request_gradients(Graph& graph, const std::vector<std::string>& names, const IsTaken& is_taken,
+void request_gradients(Graph& graph, const std::vector<std::string>& names, const IsUsed& is_used,
                        CompileRequest& request);
 
 }  // namespace coda

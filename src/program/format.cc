@@ -233,7 +233,7 @@ bool is_size_of_step(std::string_view function, size_t argument) {
 
 }  // namespace
 
-std::string laid_out(std::string_view text, IsSize is_size) {
+std::string formatted(std::string_view text, IsSize is_size) {
   return Formatter(text, is_size).run();
 }
 
@@ -241,7 +241,7 @@ std::string laid_out(std::string_view text, IsSize is_size) {
 
 std::string format_program(std::string_view text, std::string_view file) {
   const std::vector<Program> programs = parse_programs(text, file);
-  std::string result = program::laid_out(text, program::is_size_of_step);
+  std::string result = program::formatted(text, program::is_size_of_step);
   invariant(parse_programs(result) == programs, "a layout changed a program");
   return result;
 }

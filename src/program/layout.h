@@ -12,6 +12,6 @@ namespace coda::program {
 using IsSize = bool (*)(std::string_view function, size_t argument);
 
 // The text with standard spaces and line breaks (coda/program_format.h).
-std::string laid_out(std::string_view text, IsSize is_size);
+std::string formatted(std::string_view text, IsSize is_size);
 
 }  // namespace coda::program

@@ -69,7 +69,7 @@ struct ShapeRule {
     return result;
   }
   // With the message "WHAT [M, N], not [M, 1]".
-  Sizes is_said(Sizes result, const auto& what) const {
+  Sizes is_checked(Sizes result, const auto& what) const {
     return is(result, [&](const auto& expected, const auto& given) {
       return what() + expected + ", not " + given;
     });

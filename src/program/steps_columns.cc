@@ -21,8 +21,8 @@ Sizes shape_of_split_pair(const ShapeRule& r) {
     r.wrong(columns.text() +
             " columns cannot be halved for all sizes; write the width as a multiple, such as 2*I");
   }
-  return r.is_said({r.operand(0).rows, r.sizes.known(*half)},
-                   [] { return std::string("a member of its pairs has shape "); });
+  return r.is_checked({r.operand(0).rows, r.sizes.known(*half)},
+                      [] { return std::string("a member of its pairs has shape "); });
 }
 
 Sizes shape_of_merge_pairs(const ShapeRule& r) {
@@ -79,8 +79,8 @@ Sizes shape_of_reduce_group(const ShapeRule& r) {
     r.wrong("groups of " + group.text() + " columns do not divide " + columns.text() +
             " columns for all sizes");
   }
-  return r.is_said({r.operand(0).rows, r.sizes.known(*groups)},
-                   [&] { return r.operand_texts() + " has groups of shape "; });
+  return r.is_checked({r.operand(0).rows, r.sizes.known(*groups)},
+                      [&] { return r.operand_texts() + " has groups of shape "; });
 }
 
 Sizes shape_of_repeat_group(const ShapeRule& r) {
@@ -91,8 +91,8 @@ Sizes shape_of_repeat_group(const ShapeRule& r) {
             " columns have no linear size; one of the two must be a number");
   }
   const Dim columns = group.is_constant() ? group.constant() * groups : groups.constant() * group;
-  return r.is_said({r.operand(0).rows, r.sizes.known(columns)},
-                   [] { return std::string("its groups' columns repeated have shape "); });
+  return r.is_checked({r.operand(0).rows, r.sizes.known(columns)},
+                      [] { return std::string("its groups' columns repeated have shape "); });
 }
 
 StepValue evaluate_reduce_group(const Evaluation& e) {
@@ -138,7 +138,7 @@ Sizes shape_of_select_column(const ShapeRule& r) {
     r.wrong("one column a row is selected: " + r.sizes.text(r.operand(0)) +
             " needs an index of as many rows, not " + r.sizes.text(r.operand(1)));
   }
-  return r.is_said({r.operand(0).rows, r.sizes.known(1)}, [&] {
+  return r.is_checked({r.operand(0).rows, r.sizes.known(1)}, [&] {
     return "selecting from " + r.sizes.text(r.operand(0)) + " by an index of shape " +
            r.sizes.text(r.operand(1)) + " gives ";
   });

@@ -22,7 +22,7 @@ Sizes shape_of_elementwise(const ShapeRule& r) {
               std::string(info(r.step.op()).name));
     }
   }
-  return r.is_said(result, [] { return std::string("its operands broadcast to "); });
+  return r.is_checked(result, [] { return std::string("its operands broadcast to "); });
 }
 
 // Operands broadcast along dimensions that are 1 in the program, not along sizes that happen to be

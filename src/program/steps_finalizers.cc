@@ -17,8 +17,8 @@ namespace {
 Sizes shape_of_combine(const ShapeRule& r) {
   const bool columns = r.program.tensors[r.step.tensor()].kind == TensorKind::column_partial;
   const int one = r.sizes.known(1);
-  return r.is_said(columns ? Sizes{one, r.tensor().cols} : Sizes{r.tensor().rows, one},
-                   [&] { return "combining '" + r.name() + "' gives "; });
+  return r.is_checked(columns ? Sizes{one, r.tensor().cols} : Sizes{r.tensor().rows, one},
+                      [&] { return "combining '" + r.name() + "' gives "; });
 }
 
 void check_combine(const StepCheck& c) {
@@ -108,7 +108,7 @@ constexpr StepInfo kFinalizerRows[] = {
      .group = StepGroup::finalizer,
      .words = {"reduce_vector"},
      .arguments = {Argument::value},
-     .shape = [](const ShapeRule& r) { return r.is_said(r.sizes.known(Shape{}), its_value); },
+     .shape = [](const ShapeRule& r) { return r.is_checked(r.sizes.known(Shape{}), its_value); },
      .check = check_is_vector,
      .evaluate =
          [](const Evaluation& e) {
@@ -129,7 +129,7 @@ constexpr StepInfo kFinalizerRows[] = {
      .arguments = {Argument::value},
      .shape =
          [](const ShapeRule& r) {
-           return r.is_said({r.operand(0).cols, r.operand(0).rows}, its_value);
+           return r.is_checked({r.operand(0).cols, r.operand(0).rows}, its_value);
          },
      .check = check_is_vector,
      .evaluate =

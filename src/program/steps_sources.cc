@@ -33,7 +33,7 @@ Sizes shape_of_gemm(const ShapeRule& r) {
       r.wrong("'" + a_decl.name + "' and '" + b_decl.name +
               "' do not agree along the contraction: " + k_a.text() + " and " + k_b.text());
     }
-    const Sizes product = r.is_said(
+    const Sizes product = r.is_checked(
         {segment.transpose_a ? a.cols : a.rows, segment.transpose_b ? b.rows : b.cols}, [&] {
           return "'" + a_decl.name + "' " + r.sizes.text(a) +
                  (segment.transpose_a ? " transposed" : "") + " and '" + b_decl.name + "' " +
@@ -179,7 +179,7 @@ Sizes shape_of_load_tile(const ShapeRule& r) {
   Sizes result = r.tensor();
   if (!r.step.repeat().is(1)) result.cols = repeated_columns(r);
   if (r.step.row_index() >= 0) result.rows = r.tensors[r.step.row_index()].rows;
-  return r.is_said(result, [&] { return "the tile of '" + r.name() + "' has shape "; });
+  return r.is_checked(result, [&] { return "the tile of '" + r.name() + "' has shape "; });
 }
 
 void check_load_tile(const StepCheck& c) {

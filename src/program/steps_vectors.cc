@@ -12,8 +12,8 @@ namespace {
 
 Sizes shape_of_load_vector(const ShapeRule& r) {
   if (!r.step.repeat().is(1)) {
-    return r.is_said({r.tensor().rows, repeated_columns(r)},
-                     [&] { return "'" + r.name() + "' repeated has shape "; });
+    return r.is_checked({r.tensor().rows, repeated_columns(r)},
+                        [&] { return "'" + r.name() + "' repeated has shape "; });
   }
   return r.is(r.tensor(), [&](const auto& expected, const auto& given) {
     return "its shape " + given + " is not that of '" + r.name() + "', " + expected;

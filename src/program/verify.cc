@@ -19,7 +19,7 @@ class Verifier {
   explicit Verifier(const Program& program)
       : program_(program),
         count_(static_cast<int>(program.steps.size())),
-        is_sound_(program.steps.size()) {}
+        is_valid_(program.steps.size()) {}
 
   // All broken rules, in the order of the steps. Rules that depend on a broken one are skipped.
   std::vector<Problem> run() {
@@ -121,11 +121,11 @@ class Verifier {
               return "tensor '" + tensor(t).name + "' holds partials; only combine reads them";
             });
     }
-    const auto is_sound = [&](int operand) { return is_sound_[static_cast<size_t>(operand)] != 0; };
-    if (!std::all_of(s.operands.begin(), s.operands.end(), is_sound)) return;
+    const auto is_valid = [&](int operand) { return is_valid_[static_cast<size_t>(operand)] != 0; };
+    if (!std::all_of(s.operands.begin(), s.operands.end(), is_valid)) return;
     kind.shape({program_, s, sizes_, tensor_sizes_, step_sizes_, &s.shape, i});
     if (kind.check != nullptr) kind.check({program_, s, i});
-    is_sound_[static_cast<size_t>(i)] = 1;
+    is_valid_[static_cast<size_t>(i)] = 1;
   }
 
   void check_uses() {
@@ -253,7 +253,7 @@ class Verifier {
 
   const Program& program_;
   const int count_;
-  std::vector<char> is_sound_;  // steps that broke no rule and whose operands did not either
+  std::vector<char> is_valid_;  // steps that broke no rule and whose operands did not either
   SizeSet sizes_;
   std::vector<Sizes> tensor_sizes_;
   std::vector<Sizes> step_sizes_;

@@ -83,7 +83,7 @@ void multiply(Form& form, Value atom) {
   for (Term& t : form.outer) t.row = times(t.row, atom);
 }
 
-Value materialise(const Form& form, const std::vector<int>& first) {
+Value value_of(const Form& form, const std::vector<int>& first) {
   Graph& graph = *form.core.graph;
   if (form.origin >= 0) return graph.value(form.origin);
   Value v = form.core;

@@ -42,7 +42,7 @@ void multiply(Form& form, Value atom);
 void multiply_constant(Form& form, double number);
 
 // The node: (X + inner) ⊙ f + outer, factors in `first` applied before the others.
-Value materialise(const Form& form, const std::vector<int>& first = {});
+Value value_of(const Form& form, const std::vector<int>& first = {});
 
 // A forward node as a form, without changing it: vectors peeled off a chain of multiplications.
 Form peel(Value v);

@@ -99,7 +99,7 @@ void zero_what_cancels(const Graph& source, const CompileRequest& request, Graph
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes,
-                           const AcceptChunks& accept, const std::vector<NamedValue>& given,
+                           const AcceptRowBlocks& accept, const std::vector<NamedValue>& given,
                            const LayerStarts& starts) {
   JointGraph joint;
   joint.graph = std::make_unique<Graph>();
@@ -158,16 +158,16 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     for (std::vector<int>& of_layer : joint.starts)
       for (int& id : of_layer) id = roots[root++];
     joint.forward.resize(static_cast<size_t>(graph.size()), false);
-    gradient_roots = run_layers_again(graph, joint.forward, joint.starts, gradient_roots);
+    gradient_roots = recompute_layers(graph, joint.forward, joint.starts, gradient_roots);
   }
   std::set<int> claimed(joint.outputs.begin(), joint.outputs.end());
   if (accept) {
     joint.forward.resize(static_cast<size_t>(graph.size()), false);
-    joint.chunked = find_chunked_values(joint, request, gradient_roots, sizes);
-    if (!accept(joint)) joint.chunked = {};
-    for (int id : joint.chunked.early) {
+    joint.row_blocks = find_row_block_values(joint, request, gradient_roots, sizes);
+    if (!accept(joint)) joint.row_blocks = {};
+    for (int id : joint.row_blocks.early) {
       joint.forward[static_cast<size_t>(id)] = true;
-      if (!joint.chunked.may_be_gradient(id)) claimed.insert(id);
+      if (!joint.row_blocks.may_be_gradient(id)) claimed.insert(id);
     }
   }
   size_t next = 0;

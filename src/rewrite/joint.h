@@ -11,8 +11,8 @@
 
 #include "coda/compile_request.h"
 #include "rewrite/choices.h"
-#include "rewrite/chunked_values.h"
-#include "rewrite/run_again.h"
+#include "rewrite/recompute_layers.h"
+#include "rewrite/row_block_values.h"
 
 namespace coda {
 
@@ -24,21 +24,21 @@ struct JointGraph {
   std::vector<int> gradients;  // in the request's order; -1: zero (the outputs do not depend on it)
   std::vector<bool> forward;   // by id: nodes that the forward reaches, and those that run early
   Candidates candidates;
-  ChunkedValues chunked;  // that were accepted
-  LayerStarts starts;     // of the layers that are run again, and of what follows them
+  RowBlockValues row_blocks;  // empty if they were not accepted
+  LayerStarts starts;         // of the recomputed layers, and of what follows them
 };
 
-// Whether what joint.chunked says shall be done: what can be made in chunks of rows then counts as
-// forward.
-using AcceptChunks = std::function<bool(const JointGraph& joint)>;
+// Whether to use joint.row_blocks. If so, the values that can be computed in blocks of rows count
+// as forward.
+using AcceptRowBlocks = std::function<bool(const JointGraph& joint)>;
 
-// `rewritten` false: the graph is only differentiated (the baseline without sunk scales). Chunks of
-// rows are looked for if there is who accepts them. Layers that start from `starts`, nodes of
-// `graph`, are run again by the backward. Per-row vectors in `given` become inputs of
-// their names behind the differentiation.
+// `rewritten` false: the graph is only differentiated (the baseline without sunk scales). Without
+// `accept`, no values for blocks of rows are looked for. The backward recomputes the layers that
+// start from `starts`, nodes of `graph`. Per-row vectors in `given` become inputs of these names
+// after the differentiation.
 JointGraph rewrite_jointly(const Graph& graph, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes = {},
-                           const AcceptChunks& accept = {},
+                           const AcceptRowBlocks& accept = {},
                            const std::vector<NamedValue>& given = {},
                            const LayerStarts& starts = {});
 

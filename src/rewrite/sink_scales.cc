@@ -46,7 +46,7 @@ class SinkScales {
     } else {
       // A scaled forward value is no gradient: nothing of it is shared with dz'.
       const Form& f = form(id);
-      v = materialise(f, is_frozen(strip(f.core).id) ? std::vector<int>{} : pinned_);
+      v = value_of(f, is_frozen(strip(f.core).id) ? std::vector<int>{} : pinned_);
     }
     return v;
   }
@@ -86,7 +86,7 @@ class SinkScales {
     for (int factor : leaving)
       f.factors.erase(std::find(f.factors.begin(), f.factors.end(), factor));
     f.origin = -1;
-    return mul(rebuild(graph_, n, {materialise(f, pinned_)}), product_of(graph_, leaving));
+    return mul(rebuild(graph_, n, {value_of(f, pinned_)}), product_of(graph_, leaving));
   }
 
   // Of the upstream gradient times forward values that gradient leaves the sum, as in 0.9 g + 0.1
@@ -131,8 +131,7 @@ class SinkScales {
     double number = 1;
     std::vector<Value> atoms;
     vector_factors(factor, number, atoms);
-    if (factor.shape().is_per_column() && waits_for_norm(factor))
-      f = plain(materialise(f, pinned_));
+    if (factor.shape().is_per_column() && waits_for_norm(factor)) f = plain(value_of(f, pinned_));
     multiply_constant(f, number);
     for (Value atom : atoms) multiply(f, atom);
     return f;
@@ -148,7 +147,7 @@ class SinkScales {
       Form inside = fa;
       inside.factors.clear();
       inside.origin = fa.factors.empty() ? fa.origin : -1;
-      Form out = plain(mul(materialise(inside), materialise(fb)));
+      Form out = plain(mul(value_of(inside), value_of(fb)));
       out.factors = fa.factors;
       out.origin = -1;
       return out;
@@ -156,7 +155,7 @@ class SinkScales {
     std::vector<int> scalars = take_scalars(fa);
     const std::vector<int> more = take_scalars(fb);
     scalars.insert(scalars.end(), more.begin(), more.end());
-    Form out = plain(mul(materialise(fa, pinned_), materialise(fb, pinned_)));
+    Form out = plain(mul(value_of(fa, pinned_), value_of(fb, pinned_)));
     for (int s : scalars) multiply(out, graph_.value(s));
     return out;
   }
@@ -432,8 +431,8 @@ class SinkScales {
     const bool gradient_is_b = !is_frozen(strip(b.core).id) && is_frozen(strip(a.core).id);
     Form& gradient = gradient_is_b ? b : a;
     Form& other = gradient_is_b ? a : b;
-    if (gradient.has_terms()) gradient = plain(materialise(gradient, pinned_));
-    if (other.has_terms()) other = plain(materialise(other, pinned_));
+    if (gradient.has_terms()) gradient = plain(value_of(gradient, pinned_));
+    if (other.has_terms()) other = plain(value_of(other, pinned_));
     std::vector<int> scalars = take_scalars(gradient);
     const std::vector<int> more = take_scalars(other);
     scalars.insert(scalars.end(), more.begin(), more.end());

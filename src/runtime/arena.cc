@@ -17,7 +17,7 @@
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/plan.h"
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 #include "runtime/row_stride.h"
 
 namespace coda {
@@ -30,7 +30,7 @@ int64_t bytes_of(const PlanTensor& tensor, const DimValues& sizes) {
   return shape.rows * row_stride(tensor, shape) * size_of(tensor.decl.dtype);
 }
 
-bool alive_together(const ArenaSlot& a, const ArenaSlot& b) {
+bool are_alive_at_once(const ArenaSlot& a, const ArenaSlot& b) {
   return a.first_step <= b.last_step && b.first_step <= a.last_step;
 }
 
@@ -58,7 +58,7 @@ int64_t place_in_order(const std::vector<ArenaSlot*>& slots, const Fixed& fixed)
   for (ArenaSlot* slot : slots) {
     std::vector<const ArenaSlot*> neighbours;
     for (const ArenaSlot* other : done)
-      if (alive_together(*slot, *other)) neighbours.push_back(other);
+      if (are_alive_at_once(*slot, *other)) neighbours.push_back(other);
     slot->offset = best_fit(*slot, std::move(neighbours));
     done.push_back(slot);
     total = std::max(total, aligned(slot->offset + slot->bytes));
@@ -235,7 +235,7 @@ class Lifetimes {
   // The bytes of the whole tensor, or of a block if only a loop uses it.
   int64_t bytes_of_part(const PlanTensor& tensor) const {
     if (tensor.loop < 0) return bytes_of(tensor, sizes_);
-    return bytes_of(tensor, sizes_of_chunk(plan_.loops[tensor.loop], sizes_, 0));
+    return bytes_of(tensor, sizes_of_row_block(plan_.loops[tensor.loop], sizes_, 0));
   }
 
   const Plan& plan_;

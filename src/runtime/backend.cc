@@ -54,7 +54,7 @@ void Backend::start_copy_in(const TensorView& host, const TensorView& own) { cop
 
 void Backend::start_copy_out(const TensorView& own, const TensorView& host) { copy_out(own, host); }
 
-std::function<void()> Backend::copy_out_beside(const std::vector<CopyOut>& copies) {
+std::function<void()> Backend::copy_out_concurrently(const std::vector<CopyOut>& copies) {
   for (const CopyOut& copy : copies) copy_out(copy.own, copy.host);
   return [] {};
 }

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 #include "runtime/row_stride.h"
 
 namespace coda {
@@ -42,9 +42,9 @@ std::vector<AnnouncedProgram> programs_of(const Plan& plan, const DimValues& siz
     for (const PlanStep& step : *steps) {
       std::set<DimValues> seen{sizes};
       if (step.loop >= 0) {
-        const RowChunks& loop = plan.loops[static_cast<size_t>(step.loop)];
-        seen = {sizes_of_chunk(loop, sizes, 0),
-                sizes_of_chunk(loop, sizes, chunks_of(loop, sizes) - 1)};
+        const RowBlocks& loop = plan.loops[static_cast<size_t>(step.loop)];
+        seen = {sizes_of_row_block(loop, sizes, 0),
+                sizes_of_row_block(loop, sizes, row_blocks_of(loop, sizes) - 1)};
       }
       for (const DimValues& values : seen) {
         if (const auto* program = std::get_if<Program>(&step.work))

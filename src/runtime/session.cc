@@ -11,7 +11,7 @@
 #include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/plan.h"
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 #include "runtime/arena.h"
 #include "runtime/overlap.h"
 #include "runtime/plan_programs.h"
@@ -100,12 +100,12 @@ class Session::Impl {
   void share_scratch();
   // Ends and starts the copies of Plan::host_copies that must end or start before this step.
   void copy_before(size_t step, bool forward);
-  void run_step(PreparedStep& step, int64_t chunk);
+  void run_step(PreparedStep& step, int64_t block);
   void poison_own(bool forward);
   void poison_results(int first, int end);
   void poison_block(int loop);
   // The block's part of a tensor that block 0 sees as `view`.
-  TensorView part(const TensorView& view, int slot, const RowChunks& loop, int64_t chunk) const;
+  TensorView part(const TensorView& view, int slot, const RowBlocks& loop, int64_t block) const;
   void place_own();
   void lend(std::byte* memory);
   int64_t lent_bytes() const { return round_up(arena_.total_bytes(), kCacheLine) + scratch_bytes_; }
@@ -244,8 +244,8 @@ void Session::Impl::share_scratch() {
 DimValues Session::Impl::sizes_in(int loop) const {
   if (loop < 0) return sizes_;
   require(loop < static_cast<int>(plan_.loops.size()),
-          "the plan has no loop over row chunks " + std::to_string(loop));
-  return sizes_of_chunk(plan_.loops[loop], sizes_, 0);
+          "the plan has no loop over row blocks " + std::to_string(loop));
+  return sizes_of_row_block(plan_.loops[loop], sizes_, 0);
 }
 
 // Checks a range of columns, or a vector read along the other dimension.
@@ -334,7 +334,7 @@ void Session::Impl::prepare(const std::vector<PlanStep>& steps, Backend& backend
       prepared.kernel = backend.prepare(*program, sizes);
       if (step.loop >= 0) prepare_blocks(step, backend, prepared);
     } else {
-      require(step.loop < 0, "step '" + step.name + "' calls a function in a loop over row chunks");
+      require(step.loop < 0, "step '" + step.name + "' calls a function in a loop over row blocks");
       prepared.kernel = backend.prepare(std::get<OpaqueCall>(step.work), decls, sizes);
     }
     phase.steps.push_back(std::move(prepared));
@@ -343,23 +343,23 @@ void Session::Impl::prepare(const std::vector<PlanStep>& steps, Backend& backend
 
 void Session::Impl::prepare_blocks(const PlanStep& step, Backend& backend,
                                    PreparedStep& prepared) const {
-  const RowChunks& loop = plan_.loops[step.loop];
+  const RowBlocks& loop = plan_.loops[step.loop];
   const auto& program = std::get<Program>(step.work);
   for (const TensorDecl& decl : program.tensors) {
     const bool is_local = memory_[owner_of(slot_of(decl.name))].tensor->loop == step.loop;
-    const bool is_whole = is_local || !is_sliced(decl, loop) || chunks_of(loop, sizes_) == 1;
+    const bool is_whole = is_local || !is_sliced(decl, loop) || row_blocks_of(loop, sizes_) == 1;
     require(is_whole || (decl.lanes == 1 && (decl.kind != TensorKind::column_partial ||
                                              loop.rows % kPartialSpan == 0)),
-            "step '" + step.name + "': partial '" + decl.name + "' cannot be cut into chunks of " +
+            "step '" + step.name + "': partial '" + decl.name + "' cannot be cut into blocks of " +
                 std::to_string(loop.rows) + " rows");
     require(is_local || !decl.shape.cols.terms().contains(loop.symbol),
             "step '" + step.name + "': '" + decl.name + "' is as wide as the loop has rows");
   }
   require(!step.later || step.later->tensors == program.tensors,
-          "step '" + step.name + "' has other tensors in later chunks");
-  const int64_t last = chunks_of(loop, sizes_) - 1;
-  const DimValues first_sizes = sizes_of_chunk(loop, sizes_, 0);
-  const DimValues last_sizes = sizes_of_chunk(loop, sizes_, last);
+          "step '" + step.name + "' has other tensors in later blocks");
+  const int64_t last = row_blocks_of(loop, sizes_) - 1;
+  const DimValues first_sizes = sizes_of_row_block(loop, sizes_, 0);
+  const DimValues last_sizes = sizes_of_row_block(loop, sizes_, last);
   const bool has_shorter = last_sizes != first_sizes;
   if (has_shorter) prepared.shorter = backend.prepare(program, last_sizes);
   if (!step.later || last == 0) return;
@@ -519,12 +519,12 @@ void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep
   if (options_.timing) {
     for (const PreparedStep& step : phase.steps) phase.timings.push_back({step.name, 0});
   }
-  const auto run_timed = [&](size_t i, int64_t chunk) {
+  const auto run_timed = [&](size_t i, int64_t block) {
     const auto start = std::chrono::steady_clock::now();
     if (observer_) {
-      observer_(phase.steps[i].name, [&] { run_step(phase.steps[i], chunk); });
+      observer_(phase.steps[i].name, [&] { run_step(phase.steps[i], block); });
     } else {
-      run_step(phase.steps[i], chunk);
+      run_step(phase.steps[i], block);
     }
     if (!options_.timing) return;
     backend_.synchronize();
@@ -540,10 +540,10 @@ void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep
     for (size_t k = i; before && k < end; ++k) before(k);
     if (options_.poison)
       poison_results(others + static_cast<int>(i), others + static_cast<int>(end));
-    const int64_t chunks = loop < 0 ? 1 : chunks_of(plan_.loops[loop], sizes_);
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const int64_t blocks = loop < 0 ? 1 : row_blocks_of(plan_.loops[loop], sizes_);
+    for (int64_t block = 0; block < blocks; ++block) {
       if (loop >= 0 && options_.poison) poison_block(loop);
-      for (size_t k = i; k < end; ++k) run_timed(k, chunk);
+      for (size_t k = i; k < end; ++k) run_timed(k, block);
     }
     i = end;
   }
@@ -551,22 +551,22 @@ void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep
   if (before) before(phase.steps.size());
 }
 
-void Session::Impl::run_step(PreparedStep& step, int64_t chunk) {
+void Session::Impl::run_step(PreparedStep& step, int64_t block) {
   if (step.loop < 0) return step.kernel->run(step.views);
-  const RowChunks& loop = plan_.loops[step.loop];
-  const bool is_shorter = step.shorter != nullptr && chunk == chunks_of(loop, sizes_) - 1;
+  const RowBlocks& loop = plan_.loops[step.loop];
+  const bool is_shorter = step.shorter != nullptr && block == row_blocks_of(loop, sizes_) - 1;
   Kernel* kernel = is_shorter ? step.shorter.get() : step.kernel.get();
-  if (chunk > 0 && step.later) kernel = is_shorter ? step.later_shorter.get() : step.later.get();
+  if (block > 0 && step.later) kernel = is_shorter ? step.later_shorter.get() : step.later.get();
   std::vector<TensorView> views;
   for (size_t i = 0; i < step.views.size(); ++i)
-    views.push_back(part(step.views[i], step.tensors[i], loop, chunk));
+    views.push_back(part(step.views[i], step.tensors[i], loop, block));
   kernel->run(views);
 }
 
-TensorView Session::Impl::part(const TensorView& view, int slot, const RowChunks& loop,
-                               int64_t chunk) const {
+TensorView Session::Impl::part(const TensorView& view, int slot, const RowBlocks& loop,
+                               int64_t block) const {
   const TensorDecl& decl = memory_[slot].tensor->decl;
-  const PhysicalShape shape = physical_shape(decl, sizes_of_chunk(loop, sizes_, chunk));
+  const PhysicalShape shape = physical_shape(decl, sizes_of_row_block(loop, sizes_, block));
   TensorView rows = view;
   if (memory_[owner_of(slot)].tensor->loop >= 0) {
     rows.rows = shape.rows;
@@ -575,7 +575,7 @@ TensorView Session::Impl::part(const TensorView& view, int slot, const RowChunks
   }
   if (!is_sliced(decl, loop)) return view;
   rows.rows = shape.rows;
-  const int64_t before = chunk * physical_shape(decl, sizes_of_chunk(loop, sizes_, 0)).rows;
+  const int64_t before = block * physical_shape(decl, sizes_of_row_block(loop, sizes_, 0)).rows;
   rows.data = static_cast<std::byte*>(view.data) + before * view.row_stride * size_of(view.dtype);
   return rows;
 }

@@ -33,16 +33,16 @@ constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "run_state.json";
 // Hugging Face's files besides the weights.
-constexpr const char* kKeptFiles[] = {"tokenizer.json",
-                                      "tokenizer.model",
-                                      "tokenizer_config.json",
-                                      "special_tokens_map.json",
-                                      "added_tokens.json",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "generation_config.json",
-                                      "chat_template.json",
-                                      "chat_template.jinja"};
+constexpr const char* kCopiedFiles[] = {"tokenizer.json",
+                                        "tokenizer.model",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "generation_config.json",
+                                        "chat_template.json",
+                                        "chat_template.jinja"};
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporary = ".tmp";
 
@@ -277,7 +277,7 @@ ModelFiles model_files_of(const fs::path& folder) {
   };
   ModelFiles files;
   files.config = read(kConfig);
-  for (const char* name : kKeptFiles)
+  for (const char* name : kCopiedFiles)
     if (std::string bytes = read(name); !bytes.empty()) files.others.emplace(name, bytes);
   return files;
 }

@@ -120,7 +120,7 @@ std::function<void()> DeviceUpdate::start_download(Weights& weights,
       widenings.emplace_back([stored, wanted] { widen(stored.view(), wanted); });
     }
   }
-  copied_ = once(backend_.copy_out_beside(copies));
+  copied_ = once(backend_.copy_out_concurrently(copies));
   downloaded_ = once([this, widenings, fields, copied = copied_] {
     copied();
     for (const auto& one : widenings) one();
@@ -160,7 +160,7 @@ std::function<void()> DeviceUpdate::start_sending() {
     copies.push_back(
         {place, dense_view(sent_from_[i].data(), place.dtype, place.rows, place.cols)});
   }
-  copied_ = once(backend_.copy_out_beside(copies));
+  copied_ = once(backend_.copy_out_concurrently(copies));
   const auto send = [this, copied = copied_, stop = gives_up_.get_token()] {
     copied();
     for (const AlignedBuffer& share : sent_from_)

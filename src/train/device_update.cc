@@ -72,15 +72,15 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const Train
   }
   const auto numbers = 1 + std::ssize(optimizer_.scalars);
   numbers_ = Tensor(DType::f32, numbers, kNumberStride, backend);
-  said_ = Tensor(DType::f32, kSaid * world_, kNumberStride, backend);
+  reported_ = Tensor(DType::f32, kReported * world_, kNumberStride, backend);
   for (BackendMemory& staged : staged_) {
-    // The last row stages this process's row of said_.
+    // The last row stages this process's row of reported_.
     const auto bytes = static_cast<size_t>((numbers + 1) * kNumberStride) * sizeof(float);
     staged = backend.allocate_on_host(bytes, "a step's numbers");
     std::memset(staged.get(), 0, bytes);
   }
-  for (Tensor* number : {&norm_, &scale_, &is_sound_}) *number = Tensor(DType::f32, 1, 1, backend);
-  restore_soundness();
+  for (Tensor* number : {&norm_, &scale_, &is_finite_}) *number = Tensor(DType::f32, 1, 1, backend);
+  restore_finiteness();
   prepare(weights, copies);
 }
 
@@ -104,7 +104,7 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
     bucket.own_rows = its.rows / world_;
     bucket.first_own = bucket.own_rows * rank_;
     bucket.squared_rows = its.squared;
-    bucket.first_together = its.first_together;
+    bucket.first_shared = its.first_shared;
     bucket.together = its.together;
     bucket.decays.resize(static_cast<size_t>(its.rows));
     if (has_noise(optimizer_)) bucket.noise_rows.resize(static_cast<size_t>(its.rows));
@@ -216,10 +216,10 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
   }
   of_groups_ = Tensor(DType::f32, world_, groups, backend_);
   Views of_step{{"norm", norm_.view()},
-                {"sound", is_sound_.view()},
+                {"sound", is_finite_.view()},
                 {"scale", scale_.view()},
                 {"of_groups", of_groups_.view()},
-                {"losses", own_numbers(said_, kSaid)}};
+                {"losses", own_numbers(reported_, kReported)}};
   const auto add_number = [&](const std::string& name, int64_t row) {
     of_step[name] = from(numbers_.view(), row * kNumberStride, 1, 1);
   };
@@ -267,7 +267,7 @@ void DeviceUpdate::prepare(const Weights& weights, const std::vector<ParameterCo
     if (bucket.together > 0) {
       Views& together = of_rows.emplace_back(its);
       const auto part = [&](const std::string& name, int64_t cols) {
-        together[name] = from(its[name], bucket.first_together * cols, bucket.together, cols);
+        together[name] = from(its[name], bucket.first_shared * cols, bucket.together, cols);
       };
       for (const size_t matrix : matrices) part(name_of_matrix(matrix), kRowElements);
       part("decays", 1);
@@ -348,14 +348,14 @@ void DeviceUpdate::start_microbatches() {
   if (microbatches_ > 1)
     for (const Bucket& bucket : buckets_)
       backend_.fill(bucket.matrices[gradient].view(), std::byte{0});
-  backend_.fill(own_numbers(said_, kSaid), std::byte{0});
+  backend_.fill(own_numbers(reported_, kReported), std::byte{0});
 }
 
-GradientSession::Beside DeviceUpdate::beside(bool is_first, bool is_last) {
-  GradientSession::Beside beside{.between = [this] { check_loss(); }};
-  if (world_ > 1 && is_first) beside.forward = [this](size_t step) { gather_before(step); };
-  if (world_ > 1 && is_last) beside.backward = [this](size_t step) { exchange_before(step); };
-  return beside;
+GradientSession::Overlapped DeviceUpdate::overlapped(bool is_first, bool is_last) {
+  GradientSession::Overlapped work{.between = [this] { check_loss(); }};
+  if (world_ > 1 && is_first) work.forward = [this](size_t step) { gather_before(step); };
+  if (world_ > 1 && is_last) work.backward = [this](size_t step) { exchange_before(step); };
+  return work;
 }
 
 void DeviceUpdate::check_loss() {
@@ -378,7 +378,7 @@ std::function<StepReport()> DeviceUpdate::start_step(double rate, int64_t step, 
   exchange("copy the step's numbers", [&] {
     backend_.start_copy_in(dense_view(numbers, DType::f32, stop, kNumberStride), numbers_.view());
     if (world_ == 1) return;
-    TensorView asks = own_numbers(said_, kSaid);
+    TensorView asks = own_numbers(reported_, kReported);
     asks = from(asks, stop_request * kNumberStride, 1, kNumberStride);
     backend_.start_copy_in(dense_view(numbers + stop * kNumberStride, DType::f32, 1, kNumberStride),
                            asks);
@@ -396,7 +396,7 @@ std::function<StepReport()> DeviceUpdate::start_step(double rate, int64_t step, 
 
 // Copies the numbers that all processes reported, and the norm, to the host.
 std::function<StepReport()> DeviceUpdate::start_report(double rate) {
-  const auto said = static_cast<size_t>(said_.size());
+  const auto said = static_cast<size_t>(reported_.size());
   const BackendMemory memory =
       backend_.allocate_on_host((said + 1) * sizeof(float), "a step's losses");
   auto* const numbers = reinterpret_cast<float*>(memory.get());
@@ -406,14 +406,14 @@ std::function<StepReport()> DeviceUpdate::start_report(double rate) {
           tensor.view(), dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
     });
   };
-  bring(said_, 0);
+  bring(reported_, 0);
   bring(norm_, said);
   return [this, rate, memory, said, is_there = backend_.mark()] {
     is_there();
     const auto* const numbers = reinterpret_cast<const float*>(memory.get());
     StepReport report{.norm = numbers[said], .rate = rate};
     for (int rank = 0; rank < world_; ++rank) {
-      const float* const its = numbers + kSaid * kNumberStride * rank;
+      const float* const its = numbers + kReported * kNumberStride * rank;
       report.loss += its[loss_sum * kNumberStride] / static_cast<double>(microbatches_ * world_);
       report.asks_to_stop |= its[stop_request * kNumberStride] != 0;
     }
@@ -431,20 +431,20 @@ void DeviceUpdate::exchange(const char* what, const std::function<void()>& work)
 }
 
 // When profiling, exchanges run in sequence with computation.
-std::function<void()> DeviceUpdate::start_beside(const char* what,
-                                                 const std::function<void()>& work) {
-  if (profiler_ == nullptr) return communicator_->beside(work);
+std::function<void()> DeviceUpdate::start_concurrently(const char* what,
+                                                       const std::function<void()>& work) {
+  if (profiler_ == nullptr) return communicator_->overlap(work);
   exchange(what, work);
   return [] {};
 }
 
-void DeviceUpdate::exchange_beside(const char* what, const std::function<void()>& work) {
-  beside_.push_back(start_beside(what, work));
+void DeviceUpdate::exchange_concurrently(const char* what, const std::function<void()>& work) {
+  concurrent_.push_back(start_concurrently(what, work));
 }
 
 void DeviceUpdate::finish_exchanges() {
-  for (const auto& wait : beside_) wait();
-  beside_.clear();
+  for (const auto& wait : concurrent_) wait();
+  concurrent_.clear();
 }
 
 void DeviceUpdate::add_up(const Bucket& bucket) {
@@ -454,7 +454,7 @@ void DeviceUpdate::add_up(const Bucket& bucket) {
 void DeviceUpdate::exchange_before(size_t step) {
   for (const Bucket& bucket : buckets_) {
     if (bucket.start != step) continue;
-    exchange_beside(kAddUp, [&] { add_up(bucket); });
+    exchange_concurrently(kAddUp, [&] { add_up(bucket); });
   }
   if (step == backward_steps_) finish_exchanges();
 }
@@ -471,7 +471,8 @@ void DeviceUpdate::gather_before(size_t step) {
     make_copies(bucket);
   }
   for (Bucket& bucket : std::views::reverse(buckets_))
-    if (bucket.gather == step) bucket.wait = start_beside(kGather, [&] { gather_weights(bucket); });
+    if (bucket.gather == step)
+      bucket.wait = start_concurrently(kGather, [&] { gather_weights(bucket); });
 }
 
 void DeviceUpdate::gather_weights() {
@@ -496,11 +497,11 @@ void DeviceUpdate::update() {
   }
   if (world_ > 1) {
     exchange("all_gather squares", [&] { communicator_->all_gather(of_groups_.view()); });
-    exchange("all_gather losses", [&] { communicator_->all_gather(said_.view()); });
+    exchange("all_gather losses", [&] { communicator_->all_gather(reported_.view()); });
   }
   run(norm_launch_);
   if (EightBitScales* scales = session_->scales(); scales != nullptr) {
-    scales->finish_step(is_sound_);
+    scales->finish_step(is_finite_);
     scales->start_copies();
   }
   // In a model with a tied head, the gradient that the backward completes last is the largest. It
@@ -508,7 +509,7 @@ void DeviceUpdate::update() {
   for (const Bucket& bucket : std::views::reverse(buckets_)) {
     if (bucket.together > 0) run(bucket.update);
     if (world_ > 1 && bucket.gather == ExchangePlan::kWithUpdate)
-      exchange_beside(kGather, [&] { gather_weights(bucket); });
+      exchange_concurrently(kGather, [&] { gather_weights(bucket); });
   }
   finish_exchanges();
   for (const Bucket& bucket : buckets_)

@@ -64,10 +64,10 @@ class DeviceUpdate : public StepUpdate {
   // With several processes: in the first microbatch of a training step, gathers the weights that
   // start_step() has not gathered, each shard before the first plan step that reads it. In the last
   // microbatch, exchanges gradients while the backward runs.
-  GradientSession::Beside beside(bool is_first, bool is_last) override;
+  GradientSession::Overlapped overlapped(bool is_first, bool is_last) override;
   // Does not wait for the update. Gradients are summed over the processes.
   std::function<StepReport()> start_step(double rate, int64_t step, bool asks_to_stop) override;
-  void restore_soundness() override { is_sound_.fill(1); }
+  void restore_finiteness() override { is_finite_.fill(1); }
 
   // With several processes, all processes call both functions, and each process has the state that
   // it uploads. In a download each process copies its own share to the host; the other processes
@@ -82,7 +82,7 @@ class DeviceUpdate : public StepUpdate {
  private:
   // What each process reports about a training step, in a row of its own: the sum of the losses of
   // its microbatches, and whether it asks to stop.
-  enum Said : uint8_t { loss_sum, stop_request, kSaid };
+  enum Reported : uint8_t { loss_sum, stop_request, kReported };
   static constexpr int64_t kNumberStride = 64;  // tensors must be aligned
   // The matrices of a bucket; the matrices of the optimizer's states follow.
   enum : size_t { master, copy, gradient, first_state };
@@ -104,8 +104,8 @@ class DeviceUpdate : public StepUpdate {
     int64_t rows = 0;            // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
-    int64_t squared_rows = 0;    // leading rows whose squares are in of_spans
-    int64_t first_together = 0;  // the first own row that `update` updates
+    int64_t squared_rows = 0;  // leading rows whose squares are in of_spans
+    int64_t first_shared = 0;  // the first own row that `update` updates
     int64_t together = 0;
     Tensor of_spans;                // squares of own rows, as row partials
     std::vector<float> decays;      // 1 for a row with weight decay
@@ -170,9 +170,9 @@ class DeviceUpdate : public StepUpdate {
   void run(const Launch& launch) const;
   void exchange(const char* what, const std::function<void()>& work) const;
   // Calling the result waits for the work.
-  std::function<void()> start_beside(const char* what, const std::function<void()>& work);
+  std::function<void()> start_concurrently(const char* what, const std::function<void()>& work);
   // Runs until finish_exchanges().
-  void exchange_beside(const char* what, const std::function<void()>& work);
+  void exchange_concurrently(const char* what, const std::function<void()>& work);
   void finish_exchanges();
   void add_up(const Bucket& bucket);
   void gather_weights(const Bucket& bucket);
@@ -196,18 +196,18 @@ class DeviceUpdate : public StepUpdate {
   std::function<void()> downloaded_;
   std::vector<AlignedBuffer> sent_from_;  // shares; reused, because writing to new memory is slow
   std::stop_source gives_up_;             // sending them
-  std::vector<std::function<void()>> beside_;  // see Communicator::beside
-  std::vector<Part> parts_;                    // in the order of the weights
-  std::vector<Tensor> kept_;                   // tensors that programs pass on
-  std::vector<BackendMemory> host_memory_;     // of states on the host
-  Tensor of_groups_;                           // sums of squares [world, groups of a process]
+  std::vector<std::function<void()>> concurrent_;  // see Communicator::overlap
+  std::vector<Part> parts_;                        // in the order of the weights
+  std::vector<Tensor> kept_;                       // tensors that programs pass on
+  std::vector<BackendMemory> host_memory_;         // of states on the host
+  Tensor of_groups_;                               // sums of squares [world, groups of a process]
   Tensor numbers_;           // this step's scalars: the decay, then the optimizer's scalars
   BackendMemory staged_[2];  // host copies for this step and the previous one
   int64_t steps_ = 0;
   Tensor norm_;
-  Tensor scale_;     // factor of the gradients for clipping
-  Tensor is_sound_;  // 1, or 0 after a value was not finite; fp32 [1, 1], like norm_ and scale_
-  Tensor said_;      // fp32 [kSaid * world, kNumberStride]
+  Tensor scale_;      // factor of the gradients for clipping
+  Tensor is_finite_;  // 1, or 0 after a value was not finite; fp32 [1, 1], like norm_ and scale_
+  Tensor reported_;   // fp32 [kReported * world, kNumberStride]
   TensorMap parameters_;
   GradientMemory gradients_;
   TensorMap squares_;

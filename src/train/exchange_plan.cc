@@ -125,7 +125,7 @@ int64_t ExchangePlan::elements() const {
   return elements_if(*this, [](const Shard&) { return true; });
 }
 
-int64_t ExchangePlan::elements_beside() const {
+int64_t ExchangePlan::overlapped_elements() const {
   return elements_if(*this, [](const Shard& shard) { return shard.start != kBehind; });
 }
 
@@ -139,7 +139,7 @@ std::string ExchangePlan::text() const {
     return std::to_string(std::lround(100 * static_cast<double>(part) / all)) + " %";
   };
   return "gradients in " + std::to_string(shards.size()) + " shards, " +
-         percent(elements_beside()) + " of them exchanged beside the backward; " +
+         percent(overlapped_elements()) + " of them exchanged during the backward; " +
          percent(elements_under()) + " of the weights gathered under the next forward";
 }
 

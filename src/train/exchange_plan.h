@@ -53,7 +53,7 @@ struct ExchangePlan {
   size_t forward_steps = 0;
 
   // Elements exchanged during the backward, and gathered during the forward.
-  int64_t elements_beside() const;
+  int64_t overlapped_elements() const;
   int64_t elements_under() const;
   int64_t elements() const;
   std::string text() const;  // see Trainer::exchange_text

@@ -227,15 +227,15 @@ void GradientSession::make_copies() {
   parameter_copies_->make();
 }
 
-void GradientSession::start_pass(const TensorMap& batch, const Beside& beside) {
+void GradientSession::start_microbatch(const TensorMap& batch, const Overlapped& overlapped) {
   bind_batch(batch);
   std::function<void()>& recorded =
-      recorded_[(beside.forward ? 2U : 0U) + (beside.backward ? 1U : 0U)];
+      recorded_[(overlapped.forward ? 2U : 0U) + (overlapped.backward ? 1U : 0U)];
   if (recorded && profiler_ == nullptr) return recorded();
-  const auto work = [this, beside] {
-    session_->forward(beside.forward);
-    beside.between();
-    session_->backward(beside.backward);
+  const auto work = [this, overlapped] {
+    session_->forward(overlapped.forward);
+    overlapped.between();
+    session_->backward(overlapped.backward);
   };
   work();
   if (!is_timed_ && profiler_ == nullptr) recorded = backend_.record(work);

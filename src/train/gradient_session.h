@@ -61,7 +61,7 @@ class GradientSession {
   void backward();
   // Additional work in a microbatch: before each step of either phase (as in Session; null: none),
   // and between the phases.
-  struct Beside {
+  struct Overlapped {
     Session::BeforeStep forward = nullptr;
     std::function<void()> between = nullptr;
     Session::BeforeStep backward = nullptr;
@@ -69,7 +69,7 @@ class GradientSession {
   // forward() and backward() without waiting, for a backend with its own memory. From the second
   // time on, a batch at the same addresses is one recorded launch, one for each combination of null
   // functions. Each function must be the same each time.
-  void start_pass(const TensorMap& batch, const Beside& beside);
+  void start_microbatch(const TensorMap& batch, const Overlapped& overlapped);
   // Times the following work; null: stops. While timing, steps are launched one by one.
   void profile(Profiler* profiler);
   // Of the last microbatch; fp32 [1, 1].
@@ -108,7 +108,8 @@ class GradientSession {
   std::vector<std::string> inputs_;                    // inputs of each batch
   std::map<std::string, Copy> copies_;
   std::vector<std::pair<const void*, int64_t>> places_;  // last batch's addresses, with row strides
-  std::array<std::function<void()>, 4> recorded_;  // launches at these addresses: see start_pass
+  std::array<std::function<void()>, 4>
+      recorded_;  // launches at these addresses: see start_microbatch
   Tensor scale_;
   std::vector<Tensor> gradients_;  // in the order of the weights; zeros if not in the plan
 };

@@ -14,7 +14,7 @@ HostUpdate::HostUpdate(Backend& backend, const TrainOptions& options)
       clip_(options.clip),
       microbatches_(options.accumulate),
       update_(options.optimizer, backend),
-      sound_(DType::f32, 1, 1) {}
+      finite_(DType::f32, 1, 1) {}
 
 void HostUpdate::start_microbatches() {
   losses_ = 0;
@@ -22,11 +22,11 @@ void HostUpdate::start_microbatches() {
   for (const Tensor& gradient : session_->gradients()) backend_.fill(gradient.view(), std::byte{0});
 }
 
-GradientSession::Beside HostUpdate::beside(bool /*is_first*/, bool /*is_last*/) {
+GradientSession::Overlapped HostUpdate::overlapped(bool /*is_first*/, bool /*is_last*/) {
   return {.between = [this] {
     const auto loss = static_cast<double>(session_->loss().floats()[0]);
     losses_ += loss / static_cast<double>(microbatches_);
-    is_sound_ = is_sound_ && std::isfinite(loss);
+    is_finite_ = is_finite_ && std::isfinite(loss);
   }};
 }
 
@@ -42,13 +42,13 @@ std::function<StepReport()> HostUpdate::start_step(double rate, int64_t step, bo
     for (const UpdatedTensor& tensor : tensors_) gradients.push_back(tensor.gradients);
     report.norm = global_norm(gradients);
   });
-  is_sound_ = is_sound_ && std::isfinite(report.norm);
-  if (is_sound_) {
+  is_finite_ = is_finite_ && std::isfinite(report.norm);
+  if (is_finite_) {
     run_profiled(profiler_, ProfileTrack::compute, optimizer_.name,
                  [&] { update_.run(tensors_, rate, step, clip_scale(report.norm, clip_)); });
   }
-  sound_.fill(is_sound_ ? 1 : 0);
-  if (EightBitScales* scales = session_->scales(); scales != nullptr) scales->finish_step(sound_);
+  finite_.fill(is_finite_ ? 1 : 0);
+  if (EightBitScales* scales = session_->scales(); scales != nullptr) scales->finish_step(finite_);
   session_->make_copies();
   return [report] { return report; };
 }

@@ -13,9 +13,9 @@ class HostUpdate : public StepUpdate {
 
   void bind(GradientSession& session) override { session_ = &session; }
   void start_microbatches() override;
-  GradientSession::Beside beside(bool is_first, bool is_last) override;
+  GradientSession::Overlapped overlapped(bool is_first, bool is_last) override;
   std::function<StepReport()> start_step(double rate, int64_t step, bool asks_to_stop) override;
-  void restore_soundness() override { is_sound_ = true; }
+  void restore_finiteness() override { is_finite_ = true; }
   void upload(Weights& weights, std::vector<ParameterState>& states) override;
   std::function<void()> start_download(Weights& weights,
                                        std::vector<ParameterState>& states) override;
@@ -32,8 +32,8 @@ class HostUpdate : public StepUpdate {
   std::vector<UpdatedTensor> tensors_;  // one for each weight, in their order
   TensorMap parameters_;
   double losses_ = 0;
-  bool is_sound_ = true;
-  Tensor sound_;  // is_sound_ as a tensor, for the scales of 8-bit operands
+  bool is_finite_ = true;
+  Tensor finite_;  // is_finite_ as a tensor, for the scales of 8-bit operands
 };
 
 }  // namespace coda

@@ -40,7 +40,7 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
     case ModelTask::logits: task.request.outputs = {{"logits", model.logits}}; break;
     case ModelTask::gradients:
       task.options.overwrite_saved = true;  // each forward has one backward
-      task.options.chunk_rows = options.loss_rows;
+      task.options.loss_rows = options.loss_rows;
       task.request.outputs = {{"loss", model.loss}};
       task.request.seeds = {{model.loss, model.graph.input(kLossScale, {1, 1})}};
       for (const ModelParameter& p : model.parameters) {

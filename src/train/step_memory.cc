@@ -147,8 +147,8 @@ struct Saving {
 // result, but saves least.
 std::vector<Saving> savings_of(const ModelTrainSettings& s, const Backend& backend) {
   std::vector<Saving> savings;
-  if (s.layers_run_again != kAllLayers)
-    savings.push_back({"--recompute layer", [](auto& its) { its.layers_run_again = kAllLayers; }});
+  if (s.recomputed_layers != kAllLayers)
+    savings.push_back({"--recompute layer", [](auto& its) { its.recomputed_layers = kAllLayers; }});
   // On the host a single process has fp32 states and weights in any case (HostUpdate).
   const bool is_single = s.communicator == nullptr || s.communicator->world() == 1;
   if (backend.is_on_host() && is_single) return savings;
@@ -164,7 +164,7 @@ std::vector<Saving> savings_of(const ModelTrainSettings& s, const Backend& backe
   if (!states.empty() && !s.optimizer.states_on_host)
     savings.push_back(
         {"--moments-on-host", [](auto& its) { its.optimizer.states_on_host = true; }});
-  if (s.layers_run_again != 0 && !s.layers_on_host)
+  if (s.recomputed_layers != 0 && !s.layers_on_host)
     savings.push_back({"--layers-on-host", [](auto& its) { its.layers_on_host = true; }});
   return savings;
 }

@@ -29,13 +29,13 @@ class StepUpdate {
   virtual void start_microbatches() = 0;
   // The work that the update does during a microbatch, which may be the first or the last of the
   // training step.
-  virtual GradientSession::Beside beside(bool is_first, bool is_last) = 0;
+  virtual GradientSession::Overlapped overlapped(bool is_first, bool is_last) = 0;
   // Starts training step number `step` (1, 2, ...). A call of the returned function waits for it.
   // If the norm is not finite, or a loss of any process since the last step is not finite, this
-  // step and all later ones leave the state unchanged until restore_soundness(). All processes
+  // step and all later ones leave the state unchanged until restore_finiteness(). All processes
   // learn `asks_to_stop`.
   virtual std::function<StepReport()> start_step(double rate, int64_t step, bool asks_to_stop) = 0;
-  virtual void restore_soundness() = 0;
+  virtual void restore_finiteness() = 0;
 
   // Called between training steps. Copies all of the state from a trainer's fields or back to them.
   // A download is complete once a call of rank 0's result has returned. The next update waits until

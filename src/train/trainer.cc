@@ -147,9 +147,9 @@ struct Trainer::Impl {
     for (int64_t pass = 0; pass < options.accumulate; ++pass) {
       TensorMap tensors;
       on_host("batch", [&] { tensors = batch(pass); });
-      const GradientSession::Beside beside =
-          update->beside(pass == 0, pass == options.accumulate - 1);
-      on_host("launch forward and backward", [&] { session.start_pass(tensors, beside); });
+      const GradientSession::Overlapped work =
+          update->overlapped(pass == 0, pass == options.accumulate - 1);
+      on_host("launch forward and backward", [&] { session.start_microbatch(tensors, work); });
     }
     std::function<StepReport()> report;
     on_host("launch update", [&] { report = update->start_step(rate, step, asks_to_stop); });
@@ -328,7 +328,7 @@ StepReport Trainer::finish_step() {
   } catch (const Error&) {
     impl_->backend.synchronize();
     impl_->started.clear();
-    impl_->update->restore_soundness();
+    impl_->update->restore_finiteness();
     step_count = oldest.step - 1;
     throw;
   }

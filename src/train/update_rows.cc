@@ -31,8 +31,8 @@ UpdateRows update_rows(const std::vector<ExchangedParameter>& parameters,
       result.places[i] = {exchange.shard_of[i], shard.rows};
       shard.rows += ceil_div(parameters[i].elements, UpdateRows::kElements);
       if (is_squared) shard.squared = shard.rows;
-      if (is_squared && is_apart) shard.first_together = shard.rows;
-      if (!is_apart) shard.together = shard.rows - shard.first_together;
+      if (is_squared && is_apart) shard.first_shared = shard.rows;
+      if (!is_apart) shard.together = shard.rows - shard.first_shared;
     }
   }
   for (UpdateRows::Shard& shard : result.shards) {

@@ -22,9 +22,9 @@ struct UpdateRows {
   static constexpr int64_t kGroup = 64;      // rows whose squares are summed together
 
   struct Shard {
-    int64_t rows = 0;            // over all processes, with equally many groups each
-    int64_t squared = 0;         // leading rows whose squares the plan stores
-    int64_t first_together = 0;  // first own row of the shared launch
+    int64_t rows = 0;          // over all processes, with equally many groups each
+    int64_t squared = 0;       // leading rows whose squares the plan stores
+    int64_t first_shared = 0;  // first own row of the shared launch
     int64_t together = 0;
   };
   struct Place {

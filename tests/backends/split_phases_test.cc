@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan split into its phases computes what the whole plan does, to the bit, and what is saved
-// passes through the caller: also where a loop over row chunks begins gradients in the forward.
+// passes through the caller: also where a loop over row blocks begins gradients in the forward.
 #include "coda/split_plan.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 const DimValues kSizes = {{"M", 200}};
 
 // The head of a model behind its norm, and its loss.
-Plan head_plan(int64_t chunk_rows) {
+Plan head_plan(int64_t loss_rows) {
   Graph graph;
   const Value x = graph.input("x", {"M", 32});
   const Value norm = graph.parameter("norm", {1, 32});
@@ -30,7 +30,7 @@ Plan head_plan(int64_t chunk_rows) {
   request.gradients = {{x, "dx"}, {norm, "dnorm"}, {head, "dhead"}};
   CompileOptions options;
   options.sizes = kSizes;
-  options.chunk_rows = chunk_rows;
+  options.loss_rows = loss_rows;
   return compile(graph, request, options).plan;
 }
 
@@ -83,7 +83,7 @@ TEST_P(SplitPhases, GiveTheBitsOfTheWholePlan) {
     EXPECT_EQ(tensors.find(name)->second.floats(), expected.find(name)->second.floats()) << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(ChunkRows, SplitPhases, testing::Values(0, 64));
+INSTANTIATE_TEST_SUITE_P(LossRows, SplitPhases, testing::Values(0, 64));
 
 }  // namespace
 }  // namespace coda

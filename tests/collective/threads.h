@@ -110,9 +110,9 @@ class ThreadCommunicator : public Communicator {
   }
   void announce(const std::string& /*what*/) override {}
 
-  std::function<void()> beside(const std::function<void()>& exchanges) override {
+  std::function<void()> overlap(const std::function<void()>& exchanges) override {
     ++besides;
-    if (!late_) return Communicator::beside(exchanges);
+    if (!late_) return Communicator::overlap(exchanges);
     return exchanges;
   }
 
@@ -122,9 +122,9 @@ class ThreadCommunicator : public Communicator {
     std::unique_lock lock(channel.mutex);
     channel.waiting = bytes;
     channel.changed.notify_all();
-    const bool is_taken = channel.changed.wait(lock, stop, [&] { return channel.waiting.empty(); });
+    const bool is_used = channel.changed.wait(lock, stop, [&] { return channel.waiting.empty(); });
     channel.waiting = {};
-    require(is_taken, "nobody has taken what was sent");
+    require(is_used, "nobody has taken what was sent");
   }
 
   void receive_from(int rank, std::span<std::byte> bytes) override {
@@ -144,7 +144,7 @@ class ThreadCommunicator : public Communicator {
   void fail(const std::string& /*message*/) override {}
   void set_remedy(const std::string& /*remedy*/) override {}
 
-  int besides = 0;  // calls of beside()
+  int besides = 0;  // calls of overlap()
 
  private:
   static float* floats(const TensorView& view) { return static_cast<float*>(view.data); }

@@ -20,7 +20,7 @@ inline std::string problem_of_any_graph(uint64_t seed) {
     options.sizes = sizes;
     options.objective = seed % 2 == 0 ? Objective::memory : Objective::speed;
     options.fuse = seed % 8 != 3;
-    if (seed % 4 == 1) options.chunk_rows = 64;
+    if (seed % 4 == 1) options.loss_rows = 64;
     const Plan plan = compile(b.graph, b.request, options).plan;
     Values given = any.inputs();
     Values expected = plain_values(b.graph, b.request, given, sizes);

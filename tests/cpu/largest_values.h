@@ -40,7 +40,7 @@ inline const std::vector<Source> kSources{
        const Value v = b.graph.input("v", {"M", 1});
        return stores(b, z * rsqrt(v * v + 0.1)), z;
      }},
-    {"made_again",
+    {"recomputed",
      [](Block& b, Value z) {
        stores(b, z);
        const Value u = b.graph.input("u", {"M", kCols}, b.storage);

@@ -281,13 +281,13 @@ TEST_F(GpuBackendTest, CopiesBesideWhatRunsAreThereOnceTheyWereWaitedFor) {
   y.set(given);
   Tensor x_there(DType::f32, 2, 3), y_there(DType::bf16, 1, 6);
   const auto wait =
-      backend->copy_out_beside({{x.view(), x_there.view()}, {y.view(), y_there.view()}});
+      backend->copy_out_concurrently({{x.view(), x_there.view()}, {y.view(), y_there.view()}});
   wait();
   wait();
   EXPECT_EQ(x_there.floats(), given);
   EXPECT_EQ(y_there.floats(), given);
   fake_->fails["cuMemcpyDtoHAsync_v2"] = cuda::kOutOfMemory;
-  const auto fails = backend->copy_out_beside({{x.view(), x_there.view()}});
+  const auto fails = backend->copy_out_concurrently({{x.view(), x_there.view()}});
   for (int i = 0; i < 2; ++i) EXPECT_THROW(fails(), Error);
 }
 

@@ -85,7 +85,7 @@ TEST_F(NcclTest, WhatGoesOnBesideForksAndJoinsByEvents) {
   float values[6 * 4] = {};
   int stream = 0;
   state_->stream = &stream;
-  const auto wait = communicator->beside(
+  const auto wait = communicator->overlap(
       [&] { communicator->reduce_scatter(dense_view(values, DType::f32, 6, 4)); });
   EXPECT_EQ(state_->stream, &stream);
   ASSERT_EQ(fake_->order.size(), 4u);
@@ -97,7 +97,7 @@ TEST_F(NcclTest, WhatGoesOnBesideForksAndJoinsByEvents) {
   EXPECT_EQ(fake_->order, order);
   EXPECT_EQ(fake_->calls["cuStreamSynchronize"], 0);
   EXPECT_STREQ(getenv("NCCL_MAX_CTAS"), "16");
-  EXPECT_THROW(communicator->beside([] { throw Error("no"); }), Error);
+  EXPECT_THROW(communicator->overlap([] { throw Error("no"); }), Error);
   EXPECT_EQ(state_->stream, &stream);
 }
 

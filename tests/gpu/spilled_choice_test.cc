@@ -177,8 +177,8 @@ TEST(SpilledChoice, WhatTheCompilerSaidIsKept) {
   const Precompiled second = precompile({{plan, kFarSizes}});
   const std::string chosen_by = kernel_choices(plan, kFarSizes).front().chosen_by;
   KernelBuilder builder;
-  const bool spilled = builder.kept_spilled_bytes(before).value_or(0) != 0;
-  const bool still_spills = builder.kept_spilled_bytes(after).value_or(0) != 0;
+  const bool spilled = builder.cached_spilled_bytes(before).value_or(0) != 0;
+  const bool still_spills = builder.cached_spilled_bytes(after).value_or(0) != 0;
   unsetenv("CODA_CACHE_DIR");
   EXPECT_TRUE(spilled) << "choose another program: this one's first choice does not spill";
   EXPECT_FALSE(still_spills);

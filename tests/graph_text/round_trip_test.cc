@@ -176,8 +176,8 @@ TEST(GraphText, ExpressionsMakeTheirNodesInOrder) {
 )");
 }
 
-// A layer that the backward runs again has products that are made although there are equal ones.
-TEST(GraphText, HoldsWhatIsMadeAgain) {
+// A recomputed layer has products although there are equal ones.
+TEST(GraphText, HoldsRecomputedValues) {
   Graph g;
   const Value x = g.input("x", {"M", 8});
   const Value q = g.input("q", {"M", 8});

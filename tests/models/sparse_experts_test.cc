@@ -265,7 +265,7 @@ TEST(SparseExperts, PlansGiveWhatFloat64Gives) {
                                          .fuse = fuse,
                                          .expert_capacity = capacity};
         ModelTaskGraph task = make_task(config, options, backend->rates());
-        task.options.layers_run_again = again ? kAllLayers : 0;
+        task.options.recomputed_layers = again ? kAllLayers : 0;
         ModelRunner runner(std::move(task), options, *backend);
         runner.bind(tensors_of(weights, *backend));
         const Batch batch(7);

@@ -17,7 +17,7 @@ std::vector<Program> distinct_programs(const PlanCase& plan_case, const ModelSiz
   for (const Objective objective : {Objective::memory, Objective::speed}) {
     Block b;
     const Plan plan = plan_of(plan_case, sizes, storage, b, objective);
-    for (const RowChunks& loop : plan.loops) dims[loop.symbol] = std::min(loop.rows, sizes.tokens);
+    for (const RowBlocks& loop : plan.loops) dims[loop.symbol] = std::min(loop.rows, sizes.tokens);
     for (Program& program : programs_of(plan)) {
       const std::string name = program.name;
       program.name = "p";

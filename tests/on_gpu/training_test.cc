@@ -44,7 +44,7 @@ double error_of(const std::vector<float>& values, const std::vector<float>& refe
 
 // Adam divides by the size of a gradient, so the first steps turn a rounding of a small one into a
 // step of full length: after 3 steps weights are compared, after 60 losses.
-TEST_P(TrainingOnGpu, TakesTheCourseOfTheCpu) {
+TEST_P(TrainingOnGpu, HasTheTrajectoryOfTheCpu) {
   const auto cpu = cpu::make_cpu_backend({});
   settings_.optimizer = make_optimizer("adamw", {}, GetParam());
   ModelTrainer a(settings_, text_, *cpu);
@@ -152,10 +152,10 @@ TEST_P(EightBitTrainingOnGpu, HasTheSameBitsEachTimeAndFromARestoredState) {
   }
 }
 
-TEST_P(TrainingOnGpu, LayersThatAreRunAgainTakeTheSameCourse) {
+TEST_P(TrainingOnGpu, RecomputedLayersHaveTheSameTrajectory) {
   std::get<LlamaConfig>(settings_.model).layers = 6;
   ModelTrainer kept(settings_, text_, *gpu_);
-  settings_.layers_run_again = kAllLayers;
+  settings_.recomputed_layers = kAllLayers;
   ModelTrainer again(settings_, text_, *gpu_), once_more(settings_, text_, *gpu_);
   EXPECT_LT(again.session().saved_bytes(), kept.session().saved_bytes() / 2);
   const double tolerance = GetParam() == DType::f32 ? 1e-4 : 1e-2;
@@ -171,7 +171,7 @@ TEST_P(TrainingOnGpu, LayersThatAreRunAgainTakeTheSameCourse) {
 TEST_P(TrainingOnGpu, WithInputsOfLayersOnTheHostItHasTheSameBits) {
   LlamaConfig& config = std::get<LlamaConfig>(settings_.model);
   config.layers = 8;
-  settings_.layers_run_again = kAllLayers;
+  settings_.recomputed_layers = kAllLayers;
   for (const int64_t accumulate : {1, 2}) {
     settings_.accumulate = accumulate;
     settings_.layers_on_host = false;
@@ -225,7 +225,7 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
   settings_.sequence = 512;
   settings_.batch = 32;
   for (const bool again : {false, true}) {
-    settings_.layers_run_again = again ? kAllLayers : 0;
+    settings_.recomputed_layers = again ? kAllLayers : 0;
     settings_.layers_on_host = again;
     settings_.optimizer.weights = GetParam();
     settings_.optimizer.states_on_host = again;
@@ -239,7 +239,7 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
     EXPECT_LT(taken, 1.1 * said + 512e6) << require_memory(settings_, *gpu_, false).text();
   }
   settings_.batch = 1 << 14;
-  settings_.layers_run_again = 0;
+  settings_.recomputed_layers = 0;
   settings_.layers_on_host = false;
   gpu_->synchronize();
   const int64_t before = gpu_->free_bytes();
@@ -255,7 +255,7 @@ TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
 
 // A row whose experts are almost equally good may get another one than on the CPU, which changes
 // gradients by more than rounding does, but hardly the loss.
-TEST_P(TrainingOnGpu, WithExpertsTakesTheCourseOfTheCpu) {
+TEST_P(TrainingOnGpu, WithExpertsHasTheTrajectoryOfTheCpu) {
   std::get<LlamaConfig>(settings_.model).experts =
       Experts{.count = 5, .chosen = 2, .mlp = 40, .normalised = true};
   const auto cpu = cpu::make_cpu_backend({});

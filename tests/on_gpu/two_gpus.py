@@ -91,7 +91,7 @@ def differences(a: list[float], b: list[float]) -> tuple[float, float]:
     return sum(each) / len(each), max(each)
 
 
-def check_course(runs: Runs) -> None:
+def check_trajectory(runs: Runs) -> None:
     """In bf16 another order of sums takes another course. What one GPU's losses differ by where it
     makes a step in two passes is the yardstick for two GPUs: twice that, since either is one course
     of many."""
@@ -123,7 +123,7 @@ def check_output(runs: Runs) -> None:
     status, out, err = ended(
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     check(status == 0 and out.startswith("memory of a step: "), f"memory is said {err.strip()}")
-    check("exchanged beside the backward" in out, "what is exchanged beside the backward is said")
+    check("exchanged during the backward" in out, "what is exchanged beside the backward is said")
     line = re.search(r"step +8/8 .*", out)
     check(
         line is not None and re.search(
@@ -200,7 +200,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(arguments.build, pathlib.Path(folder))
-        for part in (check_course, check_output, check_stop, check_death, check_refusals):
+        for part in (check_trajectory, check_output, check_stop, check_death, check_refusals):
             part(runs)
     print(f"{len(_problems)} of the checks do not hold" if _problems else "all holds")
     return 1 if _problems else 0

@@ -18,7 +18,7 @@
 namespace coda {
 
 // CODA_GRAPH_SEEDS=FIRST-LAST (docs/numerics.md), or the first 200 and those that have been wrong:
-// in these the backward reads columns of pairs that it makes again.
+// in these the backward reads columns of pairs that it recomputes.
 // From this seed on graphs have largest values too: those before it stay the graphs that they were.
 inline constexpr uint64_t kWithLargest = 20000;
 

@@ -46,7 +46,7 @@ std::vector<Compilation> compilations() {
   CompileOptions fast;
   fast.objective = Objective::speed;
   CompileOptions in_blocks;
-  in_blocks.chunk_rows = 64;
+  in_blocks.loss_rows = 64;
   CompileOptions unfused;
   unfused.fuse = false;
   std::vector<Compilation> all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans whose products are in 8 bits, run in float64 without rounding: scales and inverses cancel,
-// so every result is the graph's, for models, for chunks of rows and for random graphs. Which
+// so every result is the graph's, for models, for blocks of rows and for random graphs. Which
 // products are taken, how their operands lie, and what scales learn is looked at one by one.
 #include "plan/after/eight_bits.h"
 #include "base/seeds.h"
@@ -51,7 +51,7 @@ std::vector<bool> products_of(const Plan& plan) {
 }
 
 // Of a product of the forward both operands are values; of one of the backward one is a gradient,
-// also where that of the logits is multiplied in the forward. Values that the backward makes again
+// also where that of the logits is multiplied in the forward. Values that the backward recomputes
 // are values.
 void expect_types(const Plan& plan) {
   for (const auto* phase : {&plan.forward, &plan.backward}) {
@@ -71,7 +71,7 @@ void expect_types(const Plan& plan) {
   }
 }
 
-// A loop over row chunks has memory for one chunk: its steps run one behind the other.
+// A loop over row blocks has memory for one block: its steps run one behind the other.
 void expect_whole_loops(const Plan& plan) {
   for (const auto* phase : {&plan.forward, &plan.backward}) {
     std::vector<int> begun;
@@ -124,7 +124,7 @@ void expect_same_results(const Block& b, const Compiled& compiled, const DimValu
   }
 }
 
-constexpr int64_t kRows = 80;  // a chunk of 64 and one of 16
+constexpr int64_t kRows = 80;  // a block of 64 and one of 16
 
 const LlamaSizes kNarrow{.hidden = 32,
                          .heads = 2,
@@ -133,7 +133,7 @@ const LlamaSizes kNarrow{.hidden = 32,
                          .mlp = 48,
                          .vocab = 96,
                          .sequence = Dim("T")};
-Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows,
+Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t loss_rows,
                         const LlamaSizes& s = kNarrow, bool is_early = false,
                         bool copies_are_given = false, const std::vector<std::string>& except = {},
                         const std::vector<bool>& fold = {}) {
@@ -147,7 +147,7 @@ Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chun
   CompileOptions options;
   options.storage = DType::bf16;
   options.sizes = {{"M", kRows}, {"T", kRows}};
-  options.chunk_rows = chunk_rows;
+  options.loss_rows = loss_rows;
   options.overwrite_saved = true;
   options.eight_bits = eight_bits;
   options.copies_are_given = copies_are_given;
@@ -157,14 +157,14 @@ Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chun
 
 TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
   for (const bool llama : {true, false}) {
-    for (const auto& [chunk_rows, is_early] : {std::pair(0, false), {64, false}, {64, true}}) {
+    for (const auto& [loss_rows, is_early] : {std::pair(0, false), {64, false}, {64, true}}) {
       for (const auto& [which, left, why] :
            {std::tuple{EightBits::fp8, 1, "1 over the rows of a loss's logits (the first: '"},
             std::tuple{EightBits::fp8_kept, 1, "values that are saved for the backward's"}}) {
-        SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
+        SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(loss_rows) + " rows, " +
                      std::to_string(left) + " left, early " + std::to_string(is_early));
         Block b;
-        const Compiled compiled = compiled_model(b, llama, which, chunk_rows, kNarrow, is_early);
+        const Compiled compiled = compiled_model(b, llama, which, loss_rows, kNarrow, is_early);
         const DimValues sizes{{"M", kRows}, {"T", kRows}};
         const std::vector<bool> products = products_of(compiled.plan);
         const auto others = std::count(products.begin(), products.end(), false);
@@ -196,17 +196,16 @@ bool is_of(const Plan& plan, const Program& program, const std::set<std::string>
 // All three products of each of them stay as they are, and no others but the one that the recipe
 // leaves; the norm's weight that is folded into a layer's does not change that.
 TEST(EightBitPlan, ProductsOfExceptedParametersStayInSixteenBits) {
-  for (const auto& [llama, chunk_rows] :
-       {std::pair(true, 0), {true, 64}, {false, 0}, {false, 64}}) {
+  for (const auto& [llama, loss_rows] : {std::pair(true, 0), {true, 64}, {false, 0}, {false, 64}}) {
     for (const auto& [given, fold] : std::initializer_list<std::pair<bool, std::vector<bool>>>{
              {false, {}}, {true, {}}, {false, {true}}}) {
-      SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows");
+      SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(loss_rows) + " rows");
       if (!llama && !fold.empty()) continue;  // a mean is subtracted behind the factor
       Block b;
       const std::vector<std::string> except = llama ? std::vector<std::string>{"l0.*", "*1.down"}
                                                     : std::vector<std::string>{"h0.*", "*1.fc.w"};
       const Compiled compiled =
-          compiled_model(b, llama, EightBits::fp8, chunk_rows, kNarrow, false, given, except, fold);
+          compiled_model(b, llama, EightBits::fp8, loss_rows, kNarrow, false, given, except, fold);
       std::set<std::string> excepted;
       for (const GradientRequest& gradient : b.request.gradients) {
         const std::string& name = b.graph.node(gradient.input.id).name;
@@ -291,17 +290,17 @@ std::set<std::string> copied_alone(const Plan& plan) {
 // same; whoever runs these programs before it makes them, and raises other magnitudes than a run.
 TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
   constexpr auto kUsual = EightBits::fp8;
-  for (const auto& [llama, chunk_rows, which] : {std::tuple{true, 0, kUsual},
-                                                 {true, 64, kUsual},
-                                                 {true, 0, EightBits::fp8_kept},
-                                                 {false, 0, kUsual}}) {
-    SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
+  for (const auto& [llama, loss_rows, which] : {std::tuple{true, 0, kUsual},
+                                                {true, 64, kUsual},
+                                                {true, 0, EightBits::fp8_kept},
+                                                {false, 0, kUsual}}) {
+    SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(loss_rows) + " rows, " +
                  std::to_string(static_cast<int>(which)));
     Block own;
     const std::set<std::string> copied =
-        copied_alone(compiled_model(own, llama, which, chunk_rows).plan);
+        copied_alone(compiled_model(own, llama, which, loss_rows).plan);
     Block b;
-    const Compiled compiled = compiled_model(b, llama, which, chunk_rows, kNarrow, false, true);
+    const Compiled compiled = compiled_model(b, llama, which, loss_rows, kNarrow, false, true);
     std::set<std::string> given;
     for (const ParameterCopy& copy : compiled.parameter_copies) {
       const PlanTensor& loaded = compiled.plan.tensor(loaded_by(copy.program).at(0));
@@ -403,7 +402,7 @@ TEST(EightBitPlan, ValuesForTheBackwardsEpiloguesAloneAreSavedInEightBits) {
 }
 
 // The GEMM of the logits sums over 40, so it stays in 16 bits. The GEMMs of their gradient are in
-// 8 bits, so the first 8-bit read of the head's weight is in the middle of the loop over chunks.
+// 8 bits, so the first 8-bit read of the head's weight is in the middle of the loop over blocks.
 TEST(EightBitPlan, ACopyOfAWholeTensorIsMadeAheadOfTheLoopThatReadsIt) {
   Block b;
   b.storage = DType::bf16;
@@ -419,7 +418,7 @@ TEST(EightBitPlan, ACopyOfAWholeTensorIsMadeAheadOfTheLoopThatReadsIt) {
   CompileOptions options;
   options.storage = DType::bf16;
   options.sizes = sizes;
-  options.chunk_rows = 64;
+  options.loss_rows = 64;
   options.eight_bits = EightBits::fp8;
   const Compiled compiled = compile(b.graph, b.request, options);
   expect_whole_loops(compiled.plan);

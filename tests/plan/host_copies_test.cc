@@ -26,7 +26,7 @@ CompileOptions options_of(bool on_host) {
   options.storage = DType::bf16;
   options.rates = h200_rates();
   options.sizes = {{"M", kRows}};
-  options.layers_run_again = kAllLayers;
+  options.recomputed_layers = kAllLayers;
   options.layers_on_host = on_host;
   options.overwrite_saved = true;
   return options;
@@ -105,7 +105,7 @@ TEST(HostCopiesOfNone, OfTwoRecomputedLayersNothingMovesAndTheNotesSaySo) {
   deep_model(b, Residual::pre_norm, kLayers, kDeepSizes);
   for (const int layers : {2, 3}) {
     CompileOptions options = options_of(true);
-    options.layers_run_again = layers;
+    options.recomputed_layers = layers;
     const Plan plan = compile(b.graph, b.request, options).plan;
     EXPECT_EQ(std::ssize(plan.host_copies), layers - 2);
     EXPECT_EQ(layers == 2,
@@ -118,7 +118,7 @@ TEST(HostCopiesOfNone, LayersThatAreNotRecomputedAreRefused) {
   Block b;
   deep_model(b, Residual::pre_norm, 2, kDeepSizes);
   CompileOptions options = options_of(true);
-  options.layers_run_again = 0;
+  options.recomputed_layers = 0;
   try {
     compile(b.graph, b.request, options);
     ADD_FAILURE() << "not refused";

@@ -13,7 +13,7 @@
 #include "coda/error.h"
 #include "coda/operation.h"
 #include "coda/plan.h"
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 #include "program/evaluate.h"
 
 namespace coda {
@@ -33,9 +33,9 @@ class PlanEvaluator {
       }
       size_t end = i;
       while (end < phase.size() && phase[end].loop == phase[i].loop) ++end;
-      const RowChunks& loop = plan_.loops[static_cast<size_t>(phase[i].loop)];
-      for (int64_t chunk = 0; chunk < chunks_of(loop, whole_); ++chunk) {
-        enter(loop, chunk);
+      const RowBlocks& loop = plan_.loops[static_cast<size_t>(phase[i].loop)];
+      for (int64_t block = 0; block < row_blocks_of(loop, whole_); ++block) {
+        enter(loop, block);
         for (size_t k = i; k < end; ++k) run_step(phase[k], options);
       }
       sizes_ = whole_;
@@ -59,7 +59,7 @@ class PlanEvaluator {
   void run_step(const PlanStep& step, const program::EvaluateOptions& options) {
     const auto* program = std::get_if<Program>(&step.work);
     if (program == nullptr) return call(std::get<OpaqueCall>(step.work));
-    if (loop_ != nullptr && chunk_ > 0 && step.later) program = &*step.later;
+    if (loop_ != nullptr && block_ > 0 && step.later) program = &*step.later;
     std::map<std::string, std::vector<double>> inputs;
     for (const TensorDecl& t : program->tensors) {
       if (has(t.name)) inputs[t.name] = read(t.name);
@@ -68,17 +68,17 @@ class PlanEvaluator {
       write(name, data);
   }
 
-  // What only the loop sees holds one chunk, which the next one must not read.
-  void enter(const RowChunks& loop, int64_t chunk) {
+  // What only the loop sees holds one block, which the next one must not read.
+  void enter(const RowBlocks& loop, int64_t block) {
     loop_ = &loop;
-    chunk_ = chunk;
-    sizes_ = sizes_of_chunk(loop, whole_, chunk);
+    block_ = block;
+    sizes_ = sizes_of_row_block(loop, whole_, block);
     for (const PlanTensor& t : plan_.tensors) {
       if (t.loop >= 0) values.erase(t.decl.name);
     }
   }
 
-  // Elements of a tensor before those that the chunk's steps see, and how many they see; all of
+  // Elements of a tensor before those that the block's steps see, and how many they see; all of
   // them outside of a loop.
   struct Part {
     int64_t begin = 0;
@@ -94,7 +94,7 @@ class PlanEvaluator {
       return {0, elements(sizes_), elements(sizes_)};
     }
     require(t.decl.lanes == 1, "a partial of two lanes is no slice of rows");
-    return {chunk_ * elements(sizes_of_chunk(*loop_, whole_, 0)), elements(sizes_),
+    return {block_ * elements(sizes_of_row_block(*loop_, whole_, 0)), elements(sizes_),
             elements(whole_)};
   }
 
@@ -187,8 +187,8 @@ class PlanEvaluator {
   const Plan& plan_;
   DimValues whole_;
   DimValues sizes_;  // what the step that runs sees
-  const RowChunks* loop_ = nullptr;
-  int64_t chunk_ = 0;
+  const RowBlocks* loop_ = nullptr;
+  int64_t block_ = 0;
 };
 
 }  // namespace coda

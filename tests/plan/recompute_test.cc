@@ -13,10 +13,10 @@ TEST(Recompute, HasAnObjectiveAndACountOfLayersForEachName) {
   EXPECT_EQ(recompute_of("none").objective, Objective::speed);
   for (const char* name : {"norms", "layer", "layer:8"})
     EXPECT_EQ(recompute_of(name).objective, Objective::memory) << name;
-  EXPECT_EQ(recompute_of("none").layers_run_again, 0);
-  EXPECT_EQ(recompute_of("norms").layers_run_again, 0);
-  EXPECT_EQ(recompute_of("layer").layers_run_again, kAllLayers);
-  EXPECT_EQ(recompute_of("layer:8").layers_run_again, 8);
+  EXPECT_EQ(recompute_of("none").recomputed_layers, 0);
+  EXPECT_EQ(recompute_of("norms").recomputed_layers, 0);
+  EXPECT_EQ(recompute_of("layer").recomputed_layers, kAllLayers);
+  EXPECT_EQ(recompute_of("layer:8").recomputed_layers, 8);
 }
 
 TEST(Recompute, RefusesOtherNames) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Squares of gradients that the programs which store them leave, run in float64: equal to the
-// squares of the gradients, of models with and without chunks of rows; and what is left out.
+// squares of the gradients, of models with and without blocks of rows; and what is left out.
 #include <gtest/gtest.h>
 
 #include "plan/after/result_squares.h"
@@ -11,7 +11,7 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kRows = 130;  // three chunks, the last of 2
+constexpr int64_t kRows = 130;  // three blocks, the last of 2
 
 // Widths of whole spans; queries, keys and values are one product, whose gradient is stored in
 // parts.
@@ -28,13 +28,13 @@ struct Squared {
   Plan plan;
   std::set<std::string> stored;
 
-  Squared(bool is_tied, int64_t chunk_rows, bool accumulate, const LlamaSizes& sizes = kOfSpans) {
+  Squared(bool is_tied, int64_t loss_rows, bool accumulate, const LlamaSizes& sizes = kOfSpans) {
     llama_model(block, 2, is_tied, sizes);
     block.request.seeds[0].is_early = true;
     for (GradientRequest& g : block.request.gradients) g.accumulate = accumulate;
     CompileOptions options;
     options.sizes = {{"M", kRows}, {"T", kRows}};
-    options.chunk_rows = chunk_rows;
+    options.loss_rows = loss_rows;
     options.overwrite_saved = true;
     plan = compile(block.graph, block.request, options).plan;
     std::map<std::string, std::string> results;
@@ -45,11 +45,11 @@ struct Squared {
 
 TEST(ResultSquares, AreThoseOfWhatIsStored) {
   for (const bool is_tied : {false, true}) {
-    for (const int64_t chunk_rows : {0, 64}) {
+    for (const int64_t loss_rows : {0, 64}) {
       for (const bool accumulate : {false, true}) {
-        SCOPED_TRACE("tied " + std::to_string(is_tied) + ", chunks of " +
-                     std::to_string(chunk_rows) + ", accumulate " + std::to_string(accumulate));
-        const Squared s(is_tied, chunk_rows, accumulate);
+        SCOPED_TRACE("tied " + std::to_string(is_tied) + ", blocks of " +
+                     std::to_string(loss_rows) + ", accumulate " + std::to_string(accumulate));
+        const Squared s(is_tied, loss_rows, accumulate);
         const DimValues sizes{{"M", kRows}, {"T", kRows}};
         PlanEvaluator evaluator(s.plan, sizes);
         evaluator.values = random_inputs(s.block.graph, sizes, 3);
@@ -82,15 +82,15 @@ TEST(ResultSquares, AreThoseOfWhatIsStored) {
 }
 
 // All matrices but the embedding's, to whose gradient a call adds last, and the head's where it is
-// added up by chunks.
+// added up by blocks.
 TEST(ResultSquares, OfEveryProductThatIsAGradient) {
   for (const bool is_tied : {false, true}) {
-    for (const int64_t chunk_rows : {0, 64}) {
-      const Squared s(is_tied, chunk_rows, false);
+    for (const int64_t loss_rows : {0, 64}) {
+      const Squared s(is_tied, loss_rows, false);
       for (const GradientRequest& g : s.block.request.gradients) {
         const bool is_vector = s.plan.tensor(g.name).decl.shape.rows.is(1);
         const bool is_left_out =
-            is_vector || g.name == "d_embed" || (g.name == "d_head" && chunk_rows > 0);
+            is_vector || g.name == "d_embed" || (g.name == "d_head" && loss_rows > 0);
         EXPECT_EQ(s.stored.contains(g.name), !is_left_out) << g.name;
       }
     }

@@ -8,7 +8,7 @@
 
 #include "coda/error.h"
 #include "plan/plan_means.h"
-#include "plan/search/normed_again.h"
+#include "plan/search/second_norm.h"
 
 namespace coda {
 namespace {
@@ -108,7 +108,7 @@ TEST(RulesOfStorage, ANormThatSubtractsAMeanIsNeverAWeightedActivation) {
 
 // A second norm takes out the rounding of h, which is a scale of its row, and not that of W ⊙ w. A
 // residual sum between the two norms makes it a fold like others.
-TEST(RulesOfStorage, WhatIsNormedAgainIsNotFoldedIn16Bits) {
+TEST(RulesOfStorage, AValueWithASecondNormIsNotFoldedIn16Bits) {
   const auto sandwich = [](Block& b) { sandwich_block(b); };
   const auto llama = [](Block& b) { llama_model(b, 2, false); };
   for (const Objective objective : {Objective::memory, Objective::speed}) {
@@ -124,7 +124,7 @@ TEST(RulesOfStorage, WhatIsNormedAgainIsNotFoldedIn16Bits) {
 // A norm of each head is a second norm too; one behind a sum with another tensor is not.
 TEST(RulesOfStorage, NormsOfHeadsNormAgainAndNormsOfSumsDoNot) {
   enum class Second { none, of_heads, of_rows, of_a_sum };
-  const auto normed_again = [](Second second) {
+  const auto is_normed_twice = [](Second second) {
     Block b;
     const Value x = b.graph.input("x", {"M", 8});
     const Value w = b.parameter("n.w", {1, 8});
@@ -132,12 +132,12 @@ TEST(RulesOfStorage, NormsOfHeadsNormAgainAndNormsOfSumsDoNot) {
     if (second == Second::of_heads) rsqrt(group_sum(p * p, 4) + 1e-3);
     if (second == Second::of_rows) rms_reciprocal(silu(p), 1e-5);
     if (second == Second::of_a_sum) rms_reciprocal(p + x, 1e-5);
-    return coda::normed_again(b.graph, {w.id}) == std::vector<bool>{true};
+    return has_second_norm(b.graph, {w.id}) == std::vector<bool>{true};
   };
-  EXPECT_FALSE(normed_again(Second::none));
-  EXPECT_TRUE(normed_again(Second::of_heads));
-  EXPECT_TRUE(normed_again(Second::of_rows));
-  EXPECT_FALSE(normed_again(Second::of_a_sum));
+  EXPECT_FALSE(is_normed_twice(Second::none));
+  EXPECT_TRUE(is_normed_twice(Second::of_heads));
+  EXPECT_TRUE(is_normed_twice(Second::of_rows));
+  EXPECT_FALSE(is_normed_twice(Second::of_a_sum));
 }
 
 // ---- graphs whose reductions need more than a partial

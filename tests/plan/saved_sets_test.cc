@@ -17,7 +17,7 @@ namespace coda {
 namespace {
 
 // Values of a joint graph that can be made from one another, as one vertex; how each vertex can be
-// had: kept at its cost, or made again from others unless a product or an input is in it.
+// had: kept at its cost, or recomputed from others unless a product or an input is in it.
 class Ways {
  public:
   Ways(const JointGraph& joint, const DimValues& sizes, double element_bytes)
@@ -59,7 +59,7 @@ class Ways {
  private:
   struct Vertex {
     double cost = 1e30;
-    bool made_again = true;
+    bool recomputed = true;
     uint64_t operands = 0;
   };
 
@@ -103,7 +103,7 @@ class Ways {
     }
     Vertex& vertex = vertices_[static_cast<size_t>(v)];
     vertex.cost = std::min(vertex.cost, resident ? 0 : bytes);
-    if (is_source(graph_, id) || n.op == Op::matmul) vertex.made_again = false;
+    if (is_source(graph_, id) || n.op == Op::matmul) vertex.recomputed = false;
     for (int operand : operands) vertex.operands |= 1ULL << operand;
   }
 
@@ -118,7 +118,7 @@ class Ways {
     decided |= 1ULL << v;
     pending &= ~(1ULL << v);
     visit(pending, decided, bytes + vertex.cost);
-    if (vertex.made_again && vertex.cost > 0) {
+    if (vertex.recomputed && vertex.cost > 0) {
       visit((pending | vertex.operands) & ~decided, decided, bytes);
     }
   }
@@ -197,7 +197,7 @@ Alternative cost_of_choices(const Block& b, const CompileOptions& options, const
 
 // The search descends one choice at a time; here are all combinations: each norm's weight at the
 // producer, in the product's weight or before the product; both routes of each row factor; what
-// would be made again saved or not.
+// would be recomputed, saved or not.
 TEST(SavedSets, NoOtherChoiceOfALayerIsBetterByTheModel) {
   for (const LlamaCase& c : llama_cases()) {
     if (c.whole) continue;

@@ -145,14 +145,14 @@ class EveryOperator(unittest.TestCase):
         def loss(**options):
             ops.linear_cross_entropy(x, w, targets, **options)
 
-        for attribute in ("label_smoothing", "z_loss", "soft_cap", "chunk_rows"):
+        for attribute in ("label_smoothing", "z_loss", "soft_cap", "loss_rows"):
             for value in (float("nan"), float("inf"), "many", None, -7):
                 with self.subTest(attribute, value=value), self.assertRaisesRegex(
                         coda_cpp.Error, f"linear_cross_entropy: .*{attribute}.* must .*{value}"):
                     loss(**{attribute: value})
         for value in (2.5, 2**70):
-            with self.assertRaisesRegex(coda_cpp.Error, "chunk_rows must be a whole number"):
-                loss(chunk_rows=value)
+            with self.assertRaisesRegex(coda_cpp.Error, "loss_rows must be a whole number"):
+                loss(loss_rows=value)
         for value in (float("nan"), "small", None):
             with self.assertRaisesRegex(coda_cpp.Error, "residual_rms: eps must be a finite"):
                 ops.linear_residual_rms(x, w, torch.zeros(4, 6), eps=value)

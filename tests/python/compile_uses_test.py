@@ -147,7 +147,7 @@ class CompiledUses(unittest.TestCase):
         called = torch.compile(model, backend=recorder, fullgraph=True)
         with Counted() as counted:
             outcome(called, model, input_ids=batch, labels=batch)
-        # Two regions in each of two blocks and one behind them; those in blocks are run again.
+        # Two regions in each of two blocks and one behind them; those in blocks are recomputed.
         self.assertEqual(len(recorder.reports[0].taken), 5)
         self.assertEqual(counted.calls, 5 + 4)
         self.assertEqual(recorder.reports[0].causal, 2)
@@ -380,7 +380,7 @@ class CompiledUses(unittest.TestCase):
             return coda_cpp.GraphFunction([x, w], {"y": y}, **options).spec
 
         self.assertEqual(spec(), spec())
-        others = {spec(), spec(1e-5), spec(chunk_rows=8), spec(for_gpu=True), spec(rounded=[1]),
+        others = {spec(), spec(1e-5), spec(loss_rows=8), spec(for_gpu=True), spec(rounded=[1]),
                   spec(nominal={"M": 8}), spec(storage="bf16"), spec(products="fp8"),
                   spec(products="fp8")}
         self.assertEqual(len(others), 9)

@@ -104,7 +104,7 @@ class EightBits(unittest.TestCase):
         head = graph.parameter("head", (64, 64), "bf16")
         _, mean = b.cross_entropy(b.linear(x, head), targets)
         function = coda_cpp.GraphFunction([x, head, targets], {"loss": mean}, storage="bf16",
-                                          products="fp8", chunk_rows=16)
+                                          products="fp8", loss_rows=16)
         ids = torch.arange(_ROWS) % 64
         x, head = _leaves([_tensors()[0], _tensors()[1][:64]], torch.float64)
         loss = F.cross_entropy(F.linear(x, head), ids)

@@ -182,7 +182,7 @@ class Losses(unittest.TestCase):
                 torch._dynamo.reset()
                 self._check(name, loss, operation, torch.bfloat16)
 
-    def test_large_logits_that_wait_for_a_gradient_of_each_row_are_made_again(self):
+    def test_large_logits_that_wait_for_a_gradient_of_each_row_are_recomputed(self):
         tokens, classes = 2048, 36000  # fp32: above the 256 MiB that are stored whole
         torch.manual_seed(0)
         x, inner = torch.randn(1, tokens, 32), torch.randn(32, 32, requires_grad=True)

@@ -65,7 +65,7 @@ def _loss(x, weight, targets, rstd=None, norm_weight=None, soft_cap=0.0, z_loss=
 
 
 def _log_prob(x, weight, ids, rstd=None, norm_weight=None, soft_cap=0.0, temperature=1.0,
-              chunk_rows=0):
+              loss_rows=0):
     logits = _normed(x, rstd, norm_weight) @ weight.T
     if soft_cap:
         logits = soft_cap * torch.tanh(logits / soft_cap)
@@ -169,7 +169,7 @@ CASES = [
          lambda m: {**_linear_arguments(m), "ids": _targets(m).clamp(min=0)}),
     Case("linear_log_prob, all options", ops.linear_log_prob, _log_prob,
          lambda m: {**_linear_arguments(m), "ids": _targets(m).clamp(min=0), **_norm_arguments(m)},
-         soft_cap=5.0, temperature=0.7, chunk_rows=64),
+         soft_cap=5.0, temperature=0.7, loss_rows=64),
 ]
 
 
@@ -418,7 +418,7 @@ class Shapes(unittest.TestCase):
         targets = _targets(300)
         results = []
         for rows in (0, 64, 128):
-            loss, count = ops.linear_cross_entropy(x, w, targets, chunk_rows=rows)
+            loss, count = ops.linear_cross_entropy(x, w, targets, loss_rows=rows)
             first = torch.autograd.grad(3 * loss, (x, w), retain_graph=True)
             again = torch.autograd.grad(3 * loss, (x, w))  # what the forward began is not spoilt
             self.assertTrue(all(torch.equal(a, b) for a, b in zip(first, again)))
@@ -429,7 +429,7 @@ class Shapes(unittest.TestCase):
             for a, b in zip(other[1:], results[0][1:]):
                 torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 
-    def test_logits_are_made_again_where_each_row_has_an_upstream_gradient(self):
+    def test_logits_are_recomputed_where_each_row_has_an_upstream_gradient(self):
         torch.manual_seed(0)
         x = torch.randn(300, _K, requires_grad=True)
         w = (torch.randn(_N, _K) * 0.1).requires_grad_()
@@ -440,7 +440,7 @@ class Shapes(unittest.TestCase):
                 (ops.linear_log_prob, targets.clamp(min=0), {"entropy": False})):
             results = []
             for rows in (0, 64, 128):
-                made = [t for t in op(x, w, given, chunk_rows=rows, **options)
+                made = [t for t in op(x, w, given, loss_rows=rows, **options)
                         if t is not None and t.requires_grad]
                 given_back = list(upstream[:len(made)])
                 saved = made[0].grad_fn.saved_tensors

@@ -43,7 +43,7 @@ class LateBackend : public FarBackend {
   void start_copy_out(const TensorView& own, const TensorView& host) override {
     later([=, this] { FarBackend::copy_out(own, host); });
   }
-  std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
+  std::function<void()> copy_out_concurrently(const std::vector<CopyOut>& copies) override {
     for (const CopyOut& copy : copies) start_copy_out(copy.own, copy.host);
     return mark();
   }

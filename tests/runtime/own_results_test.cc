@@ -51,15 +51,15 @@ Outcome run(const Plan& plan, const DimValues& sizes,
   return run;
 }
 
-bool is_in_chunks(uint64_t seed) { return seed % 4 < 2; }
+bool is_in_blocks(uint64_t seed) { return seed % 4 < 2; }
 RandomGraph random_graph(uint64_t seed) {
-  return RandomGraph(seed, is_in_chunks(seed) ? 65 + static_cast<int64_t>(seed) : 0);
+  return RandomGraph(seed, is_in_blocks(seed) ? 65 + static_cast<int64_t>(seed) : 0);
 }
 Plan plan_of(const RandomGraph& random, uint64_t seed) {
   CompileOptions options;
   options.sizes = random.sizes();
   options.overwrite_saved = seed % 2 == 0;
-  options.chunk_rows = is_in_chunks(seed) ? 64 : 0;
+  options.loss_rows = is_in_blocks(seed) ? 64 : 0;
   return compile(random.block.graph, random.block.request, options).plan;
 }
 
@@ -95,7 +95,7 @@ ResultPlaces places_for(const Plan& plan, const DimValues& sizes) {
   return places;
 }
 
-// A gradient that is added up over the chunks of a loop has a place too.
+// A gradient that is added up over the blocks of a loop has a place too.
 TEST(OwnResults, InMemoryThatIsLentHaveTheSameBitsAndLeaveTheGaps) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

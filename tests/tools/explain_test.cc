@@ -46,7 +46,7 @@ TEST(Explain, SumsAreThoseOfTheSteps) {
 
 // What is saved lessens from one choice to the next, and so does what a step takes; on a GPU that
 // is not there, too.
-TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
+TEST(Explain, RecomputationIsShownWithTheMemoryOfAStep) {
   for (const Words& gpu : {Words{}, Words{"--gpu", "h200"}, Words{"--gpu", "rtx4090"}}) {
     std::vector<int64_t> saved;
     std::vector<int64_t> taken;
@@ -71,9 +71,9 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
     EXPECT_LT(taken[3], taken[2]);
   }
   const CommandResult text = run_coda(kModel + Words{"--recompute", "layer"});
-  EXPECT_THAT(text.out, HasSubstr("layers run again"));
+  EXPECT_THAT(text.out, HasSubstr("layers recomputed"));
   EXPECT_THAT(text.out, HasSubstr("memory of a training step: "));
-  EXPECT_THAT(text.out, HasSubstr("no equal ones in a row"));  // of one layer
+  EXPECT_THAT(text.out, HasSubstr("no equal consecutive layers"));  // of one layer
   for (const char* wrong : {"layer:0", "layer:2x", "layers"}) {
     const CommandResult refused = run_coda(kModel + Words{"--recompute", wrong});
     EXPECT_EQ(refused.status, 2) << wrong;
@@ -164,25 +164,25 @@ TEST(Explain, WeightsMayBeKeptOutOfEightBits) {
               HasSubstr("no parameter has such a name"));
 }
 
-// 128 tokens in chunks of 64: the same products, the weight read twice, a chunk's memory.
-TEST(Explain, ChunksOfTheLogitsAreShownWithWhatTheySave) {
+// 128 tokens in blocks of 64: the same products, the weight read twice, a block's memory.
+TEST(Explain, BlocksOfTheLogitsAreShownWithWhatTheySave) {
   const json whole = explained(kModel + Words{"--loss-rows", "0"})["fused"];
-  const json chunks = explained(kModel + Words{"--loss-rows", "64"})["fused"];
+  const json blocks = explained(kModel + Words{"--loss-rows", "64"})["fused"];
   EXPECT_TRUE(whole["loops"].empty());
-  ASSERT_EQ(chunks["loops"].size(), 1U);
-  const json& loop = chunks["loops"][0];
+  ASSERT_EQ(blocks["loops"].size(), 1U);
+  const json& loop = blocks["loops"][0];
   EXPECT_EQ(loop["rows"], 64);
-  EXPECT_EQ(loop["chunks"], 2);
-  EXPECT_EQ(2 * loop["bytes"].get<int64_t>(), loop["bytes_without_chunks"].get<int64_t>());
-  EXPECT_EQ(chunks["flops"], whole["flops"]);
-  int in_chunks = 0;
-  for (const json& step : chunks["steps"]) in_chunks += step.contains("loop") ? 1 : 0;
-  EXPECT_GE(in_chunks, 5);
+  EXPECT_EQ(loop["blocks"], 2);
+  EXPECT_EQ(2 * loop["bytes"].get<int64_t>(), loop["bytes_without_blocks"].get<int64_t>());
+  EXPECT_EQ(blocks["flops"], whole["flops"]);
+  int in_blocks_of_rows = 0;
+  for (const json& step : blocks["steps"]) in_blocks_of_rows += step.contains("loop") ? 1 : 0;
+  EXPECT_GE(in_blocks_of_rows, 5);
   const CommandResult text = run_coda(kModel + Words{"--loss-rows", "64"});
-  EXPECT_THAT(text.out, HasSubstr("for chunks of 64 rows of M (2), in "));
-  EXPECT_THAT(text.out, HasSubstr("in later chunks"));
+  EXPECT_THAT(text.out, HasSubstr("for blocks of 64 rows of M (2), in "));
+  EXPECT_THAT(text.out, HasSubstr("in later blocks"));
   const CommandResult small = run_coda(kModel);
-  EXPECT_THAT(small.out, HasSubstr("not in chunks of rows: [M, 256] takes 0.1 MB"));
+  EXPECT_THAT(small.out, HasSubstr("not in blocks of rows: [M, 256] takes 0.1 MB"));
 }
 
 TEST(Explain, ForAPersonItShowsEachProgramAndBothTotals) {

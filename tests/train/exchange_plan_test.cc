@@ -30,7 +30,7 @@ Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows,
   config.tied = tied;
   settings.storage = storage;
   settings.batch = 8;
-  settings.chunk_rows = loss_rows;
+  settings.loss_rows = loss_rows;
   settings.eight_bits = eight_bits;
   const auto model =
       build_model(settings.model, {.storage = storage, .positions = settings.sequence});
@@ -66,7 +66,7 @@ TEST(ExchangePlan, StartsBeforeOpaqueCallsWhatNoLaterStepTouches) {
         const Step step = step_of(storage, 6, tied, loss_rows);
         const ExchangePlan exchange = exchange_plan(step.compiled, step.parameters, 2, 0);
         ASSERT_EQ(exchange.shard_of.size(), step.parameters.size());
-        EXPECT_GT(exchange.elements_beside(), exchange.elements() / 2);
+        EXPECT_GT(exchange.overlapped_elements(), exchange.elements() / 2);
         int64_t all = 0;
         std::set<size_t> used;
         for (size_t i = 0; i < step.parameters.size(); ++i) {
@@ -150,12 +150,12 @@ TEST(ExchangePlan, HasTheSameShardsForAnyOrderAndSize) {
   std::vector<size_t> shard_of = exchange_plan(step.compiled, reversed, 2, 0).shard_of;
   std::ranges::reverse(shard_of);
   EXPECT_EQ(shard_of, exchange.shard_of);
-  int64_t beside = exchange.elements_beside();
+  int64_t beside = exchange.overlapped_elements();
   for (const int64_t bytes : {int64_t{40'000}, 3 * exchange.elements(), INT64_MAX}) {
     const ExchangePlan larger = exchange_plan(step.compiled, step.parameters, 2, bytes);
     EXPECT_EQ(larger.shard_of, exchange.shard_of);
-    EXPECT_LE(larger.elements_beside(), beside);
-    beside = larger.elements_beside();
+    EXPECT_LE(larger.overlapped_elements(), beside);
+    beside = larger.overlapped_elements();
     std::map<size_t, int64_t> at_once;
     for (const ExchangePlan::Shard& shard : larger.shards)
       if (shard.start != ExchangePlan::kBehind) at_once[shard.start] += 4 * shard.elements;
@@ -169,7 +169,7 @@ TEST(ExchangePlan, OfOneProcessIsOneShard) {
   const ExchangePlan exchange = exchange_plan(step.compiled, step.parameters, 1, 0);
   ASSERT_EQ(exchange.shards.size(), 1U);
   EXPECT_TRUE(exchange.shards[0].has_copy);
-  EXPECT_EQ(exchange.elements_beside(), 0);
+  EXPECT_EQ(exchange.overlapped_elements(), 0);
   EXPECT_EQ(exchange.elements_under(), 0);
 }
 

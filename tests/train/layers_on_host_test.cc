@@ -29,7 +29,7 @@ ModelTrainSettings settings_of(DType storage, int64_t accumulate) {
   std::get<LlamaConfig>(settings.model).layers = kLayers;
   settings.storage = storage;
   settings.accumulate = accumulate;
-  settings.layers_run_again = kAllLayers;
+  settings.recomputed_layers = kAllLayers;
   settings.batch = 1;
   return settings;
 }
@@ -88,7 +88,7 @@ TEST(LayersOnHost, TrainingHasTheSameBitsHoweverLateOrEarlyCopiesRun) {
 
 TEST(LayersOnHost, OfSomeRecomputedLayersTheirsMove) {
   ModelTrainSettings settings = settings_of(DType::bf16, 2);
-  settings.layers_run_again = 4;
+  settings.recomputed_layers = 4;
   expect_same_on_host(settings, 2);
 }
 

@@ -69,7 +69,7 @@ ModelTrainSettings settings_of(const LlamaConfig& model, int64_t batch, int64_t 
   settings.batch = batch;
   settings.accumulate = 2;
   settings.sequence = sequence;
-  settings.layers_run_again = kAllLayers;
+  settings.recomputed_layers = kAllLayers;
   return settings;
 }
 

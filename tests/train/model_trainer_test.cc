@@ -66,8 +66,8 @@ TEST(ModelTrainer, LearnsWithProductsInEightBits) {
   }
 }
 
-// The head's products too, a chunk of the logits at a time, the last one shorter: of gradients that
-// are added up over chunks, and over passes.
+// The head's products too, a block of the logits at a time, the last one shorter: of gradients that
+// are added up over blocks, and over passes.
 // As a GPU without 8-bit floats.
 class WithoutEightBits : public FarBackend {
  public:
@@ -86,7 +86,7 @@ TEST(ModelTrainer, EightBitsAreRefusedWhereThereAreNone) {
   }
 }
 
-TEST(ModelTrainer, EightBitsLearnInChunksOfTheLogits) {
+TEST(ModelTrainer, EightBitsLearnInBlocksOfTheLogits) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 2});
   for (const int64_t accumulate : {1, 2}) {
@@ -94,7 +94,7 @@ TEST(ModelTrainer, EightBitsLearnInChunksOfTheLogits) {
     for (const int64_t rows : {0, 64}) {
       ModelTrainSettings settings = eight_bit_settings();
       settings.accumulate = accumulate;
-      settings.chunk_rows = rows;
+      settings.loss_rows = rows;
       ModelTrainer trainer(settings, text, *backend);
       for (int i = 0; i < 30; ++i) last[rows / 64] = trainer.step().loss;
     }
@@ -191,9 +191,9 @@ ModelTrainSettings deep_settings(int layers = 6) {
   return settings;
 }
 
-// In fp32 what is made again is what was saved; in 16 bits it may not have been rounded, and in 8
-// bits scales learn of other values. With passes that add up, and on any number of threads.
-TEST(ModelTrainer, LayersThatAreRunAgainTrainTheSame) {
+// In fp32 a recomputed value equals the saved one; in 16 bits it may not have been rounded, and in
+// 8 bits scales learn of other values. With passes that add up, and on any number of threads.
+TEST(ModelTrainer, RecomputedLayersTrainTheSame) {
   const Tokens text = counting_text(500);
   const auto one = cpu::make_cpu_backend({.threads = 1});
   const auto three = cpu::make_cpu_backend({.threads = 3});
@@ -210,10 +210,10 @@ TEST(ModelTrainer, LayersThatAreRunAgainTrainTheSame) {
       settings.storage = c.storage;
       settings.eight_bits = c.eight_bits;
       settings.accumulate = accumulate;
-      settings.chunk_rows = accumulate == 1 ? 0 : 64;
+      settings.loss_rows = accumulate == 1 ? 0 : 64;
       ModelTrainer kept(settings, text, *one);
       const bool are_all = accumulate == 1;
-      settings.layers_run_again = are_all ? kAllLayers : 3;  // of six
+      settings.recomputed_layers = are_all ? kAllLayers : 3;  // of six
       ModelTrainer again(settings, text, *one), on_three(settings, text, *three);
       EXPECT_LT(static_cast<double>(again.session().saved_bytes()),
                 (are_all ? 0.5 : 0.8) * static_cast<double>(kept.session().saved_bytes()));
@@ -274,7 +274,7 @@ TEST(ModelTrainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
   }
 }
 
-// Logits in chunks of 64 of 96 tokens, in one pass and added up over two.
+// Logits in blocks of 64 of 96 tokens, in one pass and added up over two.
 TEST(ModelTrainer, BlocksOfTheLogitsTrainAlike) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
@@ -284,9 +284,9 @@ TEST(ModelTrainer, BlocksOfTheLogitsTrainAlike) {
       ModelTrainSettings settings = tiny_settings();
       settings.storage = storage;
       settings.accumulate = accumulate;
-      settings.chunk_rows = 0;
+      settings.loss_rows = 0;
       ModelTrainer whole(settings, text, *backend);
-      settings.chunk_rows = 64;
+      settings.loss_rows = 64;
       ModelTrainer blocks(settings, text, *backend);
       ASSERT_EQ(blocks.session().plan().loops.size(), 1U);
       EXPECT_TRUE(whole.session().plan().loops.empty());
@@ -306,7 +306,7 @@ TEST(ModelTrainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestored
   const auto one = cpu::make_cpu_backend({.threads = 1});
   const auto three = cpu::make_cpu_backend({.threads = 3});
   ModelTrainSettings settings = tiny_settings();
-  settings.chunk_rows = 64;
+  settings.loss_rows = 64;
   ModelTrainer whole(settings, text, *one);
   for (int i = 0; i < 3; ++i) whole.step();
   ModelTrainer resumed(settings, text, *three);
@@ -325,7 +325,7 @@ TEST(ModelTrainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
   settings.batch = 16;
   const int64_t tokens = settings.batch * settings.sequence;
   const auto memory = [&](int64_t loss_rows) {
-    settings.chunk_rows = loss_rows;
+    settings.loss_rows = loss_rows;
     const ModelTrainer trainer(settings, text, *backend);
     return trainer.session().arena_bytes() + trainer.session().saved_bytes();
   };

@@ -9,7 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "coda/row_chunks.h"
+#include "coda/row_blocks.h"
 #include "cpu/cpu_backend.h"
 #include "runtime/far_backend.h"
 #include "train/tiny_model.h"
@@ -32,10 +32,11 @@ std::map<std::string, int64_t> runs_of(const Session& session, int64_t passes) {
   const Plan& plan = session.plan();
   for (const auto* steps : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *steps) {
-      const int64_t chunks =
-          step.loop < 0 ? 1
-                        : chunks_of(plan.loops[static_cast<size_t>(step.loop)], session.sizes());
-      runs[step.name] += passes * chunks;
+      const int64_t blocks =
+          step.loop < 0
+              ? 1
+              : row_blocks_of(plan.loops[static_cast<size_t>(step.loop)], session.sizes());
+      runs[step.name] += passes * blocks;
     }
   }
   return runs;
@@ -60,7 +61,7 @@ TEST(Profile, HasEveryProgramByItsNameAndNothingAtTheSameTime) {
     for (const int64_t passes : {1, 2}) {
       ModelTrainSettings settings = tiny_settings();
       settings.accumulate = passes;
-      settings.chunk_rows = 64;
+      settings.loss_rows = 64;
       ModelTrainer plain(settings, text, *backend), trainer(settings, text, *backend);
       plain.step();
       trainer.step();
@@ -97,7 +98,7 @@ TEST(Profile, HasTheCopiesOfInputsOfLayersOnTheHost) {
   FarBackend far;
   ModelTrainSettings settings = tiny_settings();
   std::get<LlamaConfig>(settings.model).layers = 6;
-  settings.layers_run_again = kAllLayers;
+  settings.recomputed_layers = kAllLayers;
   settings.layers_on_host = true;
   settings.accumulate = 2;
   ModelTrainer plain(settings, text, far), trainer(settings, text, far);

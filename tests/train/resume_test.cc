@@ -141,9 +141,9 @@ std::vector<Kind> kinds() {
        [](S& s) {
          in_eight_bits(s, EightBits::fp8);
          s.accumulate = 2;
-         s.chunk_rows = 64;
+         s.loss_rows = 64;
          std::get<LlamaConfig>(s.model).layers = 6;  // fewer are not recomputed
-         s.layers_run_again = kAllLayers;
+         s.recomputed_layers = kAllLayers;
        }},
       {"fp8, copies of wide weights, far",
        [](S& s) {

@@ -41,7 +41,7 @@ class LateCopies : public Backend {
                                   const DimValues& sizes) override {
     return cpu_->prepare(call, tensors, sizes);
   }
-  std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
+  std::function<void()> copy_out_concurrently(const std::vector<CopyOut>& copies) override {
     return [this, copies] {
       for (const CopyOut& copy : copies) copy_out(copy.own, copy.host);
     };
@@ -51,7 +51,7 @@ class LateCopies : public Backend {
   std::unique_ptr<Backend> cpu_ = cpu::make_cpu_backend({.threads = 1});
 };
 
-struct Course {
+struct Trajectory {
   std::vector<double> losses;
   std::vector<double> norms;
   int64_t step_count = 0;
@@ -63,10 +63,10 @@ struct Course {
 
 // `settings` from `start` on (no weights: from the first step), by `world` processes, 0: by one
 // whose state is the host's; `late` as ThreadCommunicator has it.
-Course trained(ModelTrainSettings settings, int world, int steps, const Course& start = {},
-               bool late = false) {
+Trajectory trained(ModelTrainSettings settings, int world, int steps, const Trajectory& start = {},
+                   bool late = false) {
   static const Tokens text = counting_text(500);
-  Course course;
+  Trajectory course;
   std::mutex mutex;
   const auto run = [&](ThreadCommunicator& communicator) {
     const auto backend = cpu::make_cpu_backend({.threads = 1});
@@ -119,16 +119,16 @@ ModelTrainSettings settings_of(DType storage, int64_t accumulate) {
 
 // Adam divides by the size of a gradient, so the first steps turn a rounding of a small one into a
 // step of full length.
-TEST(SeveralProcesses, TakeTheCourseOfOne) {
+TEST(SeveralProcesses, HaveTheTrajectoryOfOne) {
   for (const DType storage : {DType::f32, DType::bf16}) {
     const double tolerance = storage == DType::f32 ? 1e-4 : 2e-2;
     for (const int64_t accumulate : {1, 2}) {
       ModelTrainSettings settings = settings_of(storage, accumulate);
       if (accumulate == 2) settings.optimizer = make_optimizer("adamw", {}, storage);
-      const Course one = trained(settings, 0, 3);
+      const Trajectory one = trained(settings, 0, 3);
       for (const int world : {1, 2, 3}) {
         SCOPED_TRACE(std::string(name_of(storage)) + ", " + std::to_string(world));
-        const Course several = trained(settings, world, 3);
+        const Trajectory several = trained(settings, world, 3);
         for (size_t i = 0; i < one.losses.size(); ++i) {
           EXPECT_NEAR(several.losses[i], one.losses[i], tolerance * one.losses[i]);
           EXPECT_NEAR(several.norms[i], one.norms[i], tolerance * one.norms[i]);
@@ -164,7 +164,7 @@ TEST(SeveralProcesses, TakeSquaresFromThePlanOfOneAlone) {
   }
 }
 
-void expect_same(const Course& a, const Course& b) {
+void expect_same(const Trajectory& a, const Trajectory& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.norms, b.norms);
   ASSERT_EQ(a.weights.size(), b.weights.size());
@@ -182,10 +182,10 @@ TEST(SeveralProcesses, GiveTheSameBitsEachTimeAndFromARestoredState) {
     ModelTrainSettings settings = settings_of(DType::bf16, 2);
     settings.eight_bits = eight;
     if (eight != EightBits::none) settings.optimizer = make_optimizer("adamw", {}, DType::bf16);
-    const Course whole = trained(settings, 3, 6);
+    const Trajectory whole = trained(settings, 3, 6);
     expect_same(whole, trained(settings, 3, 6));
-    const Course half = trained(settings, 3, 3);
-    Course resumed = trained(settings, 3, 3, half);
+    const Trajectory half = trained(settings, 3, 3);
+    Trajectory resumed = trained(settings, 3, 3, half);
     resumed.losses.insert(resumed.losses.begin(), half.losses.begin(), half.losses.end());
     resumed.norms.insert(resumed.norms.begin(), half.norms.begin(), half.norms.end());
     expect_same(whole, resumed);
@@ -238,11 +238,11 @@ TEST(SeveralProcesses, GiveTheSameBitsWheneverTheyExchange) {
     std::get<LlamaConfig>(settings.model).layers = 5;
     const int world = storage == DType::f32 ? 2 : 3;
     settings.exchange_bytes = INT64_MAX;  // all behind the backward
-    const Course behind = trained(settings, world, 3);
+    const Trajectory behind = trained(settings, world, 3);
     for (const int64_t bytes : {0, 60'000}) {
       SCOPED_TRACE(std::string(name_of(storage)) + ", " + std::to_string(bytes));
       settings.exchange_bytes = bytes;
-      const Course at_once = trained(settings, world, 3);
+      const Trajectory at_once = trained(settings, world, 3);
       EXPECT_GT(at_once.besides, behind.besides);
       expect_same(at_once, behind);
       expect_same(trained(settings, world, 3, {}, true), behind);
@@ -256,7 +256,7 @@ TEST(SeveralProcesses, GoOnWhileTheStateOfOneIsCopied) {
   for (const DType moments : {DType::f32, DType::bf16}) {
     ModelTrainSettings settings = settings_of(DType::bf16, 1);
     settings.optimizer = make_optimizer("adamw", {}, moments);
-    const Course whole = trained(settings, 1, 2);
+    const Trajectory whole = trained(settings, 1, 2);
     for (const bool waits_first : {true, false}) {
       ThreadGroup group(1);
       ThreadCommunicator communicator(group, 0);
@@ -288,8 +288,8 @@ TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
   for (const DType moments : {DType::f32, DType::bf16}) {
     ModelTrainSettings settings = settings_of(DType::bf16, 1);
     settings.optimizer = make_optimizer("adamw", {}, moments);
-    const Course whole = trained(settings, 3, 2);
-    const Course later = trained(settings, 3, 3);
+    const Trajectory whole = trained(settings, 3, 2);
+    const Trajectory later = trained(settings, 3, 3);
     for (const bool waits_first : {true, false}) {
       const Tokens text = counting_text(500);
       std::latch of_rank_0(1);
@@ -307,7 +307,7 @@ TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
         }
         trainer.step();
         if (communicator.rank() > 0) return trainer.fetch();
-        const auto expect_state = [&](const Course& course) {
+        const auto expect_state = [&](const Trajectory& course) {
           for (size_t i = 0; i < course.weights.size(); ++i) {
             const WeightTensor& w = course.weights[i];
             EXPECT_EQ(trainer.weights[i].values, w.values) << w.name;
@@ -362,8 +362,8 @@ TEST(SeveralProcesses, AreComparedAtTheStart) {
       {"sizes", [](S& s) { s.sequence /= 2; }},
       {"accumulate", [](S& s) { s.accumulate = 3; }},
       {"objective", [](S& s) { s.objective = Objective::speed; }},
-      {"layers_run_again", [](S& s) { s.layers_run_again = 1; }},
-      {"chunk_rows", [](S& s) { s.chunk_rows = 64; }},
+      {"recomputed_layers", [](S& s) { s.recomputed_layers = 1; }},
+      {"loss_rows", [](S& s) { s.loss_rows = 64; }},
       {"weights", [](S& s) { s.seed += 1; }},
       {"schedule", [](S& s) { s.schedule.peak *= 2; }},
       {"schedule", [](S& s) { s.schedule.floor /= 2; }},
@@ -396,14 +396,14 @@ TEST(SeveralProcesses, AreComparedAtTheStart) {
 }
 
 // Includes SGD without momentum, which has no state to divide among the processes.
-TEST(SeveralProcesses, TakeTheCourseOfOneWithEachOptimizer) {
+TEST(SeveralProcesses, HaveTheTrajectoryOfOneWithEachOptimizer) {
   ModelTrainSettings settings = settings_of(DType::bf16, 1);
   settings.schedule.peak = 1e-3;
   for (const Optimizer& optimizer : {make_optimizer("lion", {}, DType::bf16), make_optimizer("sgd"),
                                      make_optimizer("sgd", {{"momentum", 0}})}) {
     settings.optimizer = optimizer;
-    const Course one = trained(settings, 0, 2);
-    const Course several = trained(settings, 2, 2);
+    const Trajectory one = trained(settings, 0, 2);
+    const Trajectory several = trained(settings, 2, 2);
     EXPECT_NEAR(several.losses[1], one.losses[1], 2e-2 * one.losses[1]) << text(optimizer);
     for (size_t i = 0; i < one.weights.size(); ++i) {
       EXPECT_LT(difference(several.weights[i].values, one.weights[i].values), 0.05)
@@ -442,8 +442,8 @@ TEST(SeveralProcesses, AreComparedByTheirKindOfGpu) {
 TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
   ModelTrainSettings settings = settings_of(DType::bf16, 1);
   settings.eight_bits = EightBits::fp8;
-  const Course half = trained(settings, 2, 2);
-  const auto difference = [&](const std::function<void(Course&)>& change) {
+  const Trajectory half = trained(settings, 2, 2);
+  const auto difference = [&](const std::function<void(Trajectory&)>& change) {
     std::string said;
     in_threads(2, [&](ThreadCommunicator& communicator) {
       const Tokens text = counting_text(500);
@@ -451,7 +451,7 @@ TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
       ModelTrainSettings its = settings;
       its.communicator = &communicator;
       ModelTrainer trainer(its, text, *backend);
-      Course course = half;
+      Trajectory course = half;
       if (communicator.rank() == 1) change(course);
       trainer.weights = course.weights;
       trainer.states = course.states;
@@ -467,14 +467,15 @@ TEST(SeveralProcesses, AreComparedWhereTheyGoOn) {
     });
     return said;
   };
-  EXPECT_EQ(difference([](Course&) {}), "no error");
-  EXPECT_THAT(difference([](Course& c) { c.step_count += 1; }), HasSubstr("steps done"));
-  EXPECT_THAT(difference([](Course& c) { c.weights.back().values.back() += 1e-3F; }),
+  EXPECT_EQ(difference([](Trajectory&) {}), "no error");
+  EXPECT_THAT(difference([](Trajectory& c) { c.step_count += 1; }), HasSubstr("steps done"));
+  EXPECT_THAT(difference([](Trajectory& c) { c.weights.back().values.back() += 1e-3F; }),
               HasSubstr("weights"));
-  EXPECT_THAT(difference([](Course& c) { c.states[1].at("m").back() += 1e-3F; }),
+  EXPECT_THAT(difference([](Trajectory& c) { c.states[1].at("m").back() += 1e-3F; }),
               HasSubstr("states"));
-  EXPECT_THAT(difference([](Course& c) { c.states[0].at("v")[0] += 1e-3F; }), HasSubstr("states"));
-  EXPECT_THAT(difference([](Course& c) { c.eight_bit_scales[0] *= 2; }), HasSubstr("scales"));
+  EXPECT_THAT(difference([](Trajectory& c) { c.states[0].at("v")[0] += 1e-3F; }),
+              HasSubstr("states"));
+  EXPECT_THAT(difference([](Trajectory& c) { c.eight_bit_scales[0] *= 2; }), HasSubstr("scales"));
 }
 
 // A process that gives up does not wait until rank 0 takes its state.
@@ -524,7 +525,7 @@ TEST(SeveralProcesses, HaveTheCopiesOfTheirNewWeights) {
   for (const int64_t bytes : {int64_t{0}, INT64_MAX}) {  // gathered in the forward, in the update
     settings.exchange_bytes = bytes;
     std::mutex mutex;
-    Course course;
+    Trajectory course;
     std::vector<std::map<std::string, std::vector<std::byte>>> copies;
     const auto run = [&](ThreadCommunicator& communicator) {
       const auto backend = cpu::make_cpu_backend({.threads = 1});
@@ -594,7 +595,7 @@ TEST(SeveralProcesses, GoOnWhileTheirCheckpointIsWritten) {
     }
   };
   in_threads(2, run);
-  const Course whole = trained(settings, 2, 2);
+  const Trajectory whole = trained(settings, 2, 2);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   ModelTrainer restored(settings, text, *backend);
   EXPECT_FALSE(restored.fetches_copies());
@@ -608,10 +609,10 @@ TEST(SeveralProcesses, GoOnWhileTheirCheckpointIsWritten) {
 
 TEST(SeveralProcesses, ARunGoesOnWithAnotherNumber) {
   const ModelTrainSettings settings = settings_of(DType::f32, 1);
-  const Course whole = trained(settings, 2, 6);
-  const Course half = trained(settings, 2, 3);
+  const Trajectory whole = trained(settings, 2, 6);
+  const Trajectory half = trained(settings, 2, 3);
   for (const int world : {1, 3}) {
-    const Course resumed = trained(settings, world, 3, half);
+    const Trajectory resumed = trained(settings, world, 3, half);
     for (size_t i = 0; i < resumed.losses.size(); ++i)
       EXPECT_NEAR(resumed.losses[i], whole.losses[i + 3], 1e-3 * whole.losses[i + 3]);
     for (size_t i = 0; i < whole.weights.size(); ++i) {

@@ -22,7 +22,7 @@ ModelTrainSettings settings_with_experts(double capacity) {
   return settings;
 }
 
-TEST(TrainingSparseExperts, TakesTheCourseOfDenseOnesWhereThereIsRoomForAll) {
+TEST(TrainingSparseExperts, HasTheTrajectoryOfDenseOnesWhereThereIsRoomForAll) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   ModelTrainer dense(settings_with_experts(0), text, *backend);
@@ -42,7 +42,7 @@ TEST(TrainingSparseExperts, LearnsWithTooFewRowsToo) {
        {std::pair(DType::f32, false), {DType::f32, true}, {DType::bf16, false}}) {
     ModelTrainSettings settings = settings_with_experts(0.3);  // 64 rows of each
     settings.storage = storage;
-    settings.layers_run_again = again ? kAllLayers : 0;
+    settings.recomputed_layers = again ? kAllLayers : 0;
     ModelTrainer trainer(settings, text, *backend);
     EXPECT_NEAR(trainer.step().loss, std::log(256), 0.3);
     // Of 2 layers, 384 tokens and 2 choices at most 2 * 4 * 64 find a row.

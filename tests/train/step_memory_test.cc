@@ -222,13 +222,13 @@ TEST(StepMemory, WhereAllocatingFailsTheMessageSaysWhatAStepTakes) {
               AllOf(HasSubstr("no memory for "), HasSubstr("a step takes " + memory.text())));
 }
 
-// A layer is run again right before its backward, so that the others' values are not there.
-TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
+// A layer is recomputed right before its backward, so that the others' values are not there.
+TEST(StepMemory, OfRecomputedLayersOnlyOneIsThereAtATime) {
   CountingBackend backend;
   const auto of = [&](int layers, bool again) {
     ModelTrainSettings settings = tiny_settings();
     std::get<LlamaConfig>(settings.model).layers = layers;
-    settings.layers_run_again = again ? kAllLayers : 0;
+    settings.recomputed_layers = again ? kAllLayers : 0;
     return step_memory(settings, backend, false);
   };
   EXPECT_EQ(use_of(of(12, true), "temporaries"), use_of(of(8, true), "temporaries"));
@@ -252,7 +252,7 @@ TEST(StepMemory, OfLayersOnTheHostIsWhatATrainerAllocatesThere) {
   const Tokens text = counting_text(500);
   ModelTrainSettings settings = tiny_settings();
   std::get<LlamaConfig>(settings.model).layers = 12;
-  settings.layers_run_again = kAllLayers;
+  settings.recomputed_layers = kAllLayers;
   settings.accumulate = 2;
   settings.optimizer.states_on_host = true;
   CountingBackend backend;
@@ -276,7 +276,7 @@ TEST(StepMemory, OfLayersOnTheHostIsWhatATrainerAllocatesThere) {
   const int64_t needed = step_memory(settings, backend, false).bytes();
   settings.layers_on_host = false;
   EXPECT_THAT(what_fits(settings, backend, false, needed), HasSubstr("--layers-on-host ("));
-  settings.layers_run_again = 0;
+  settings.recomputed_layers = 0;
   for (OptimizerState& state : settings.optimizer.states) state.dtype = DType::bf16;
   EXPECT_THAT(what_fits(settings, backend, false, needed),
               testing::StartsWith("--recompute layer --layers-on-host ("));
@@ -326,7 +326,7 @@ TEST(StepMemory, OnTheHostSeveralProcessesAreToldTheTypesThatFit) {
     ModelTrainSettings settings = tiny_settings();
     settings.batch = 2;
     settings.storage = DType::bf16;
-    settings.layers_run_again = kAllLayers;
+    settings.recomputed_layers = kAllLayers;
     settings.communicator = &communicator;
     const auto cpu = cpu::make_cpu_backend({.threads = 1});
     const int64_t needed = step_memory(settings, *cpu, false).bytes();

@@ -30,7 +30,7 @@ from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
     attention, equal_layers, floats, higher_order, last_region, linears, measure,
-    options as choices)
+    options as choices, strides)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -41,13 +41,7 @@ from coda_cpp.torch_backend.notices import (
 from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_parts
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import (
-    Region,
-    as_region,
-    detach_rounded,
-    keep_strides,
-    results_of,
-    widen,
-)
+    Region, as_region, detach_rounded, results_of, widen)
 from coda_cpp.torch_backend.report import Report, Taken
 from coda_cpp.torch_backend.rules import FREE
 
@@ -82,6 +76,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
               and sum(node.target not in FREE for node in part) > 1]
     fused = normal.module
     cut(fused, groups, normal.before)
+    strides.keep_operands(fused.graph)
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     is_new = bool(options.cost_model) and any(
         is_new_gpu(t.device) for t in inputs if isinstance(t, torch.Tensor))
@@ -144,7 +139,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
     if narrowed:
         widen(fused.graph, narrowed, regions)
     detach_rounded(fused.graph, regions)
-    keep_strides(fused.graph, module.graph)
+    strides.keep_results(fused.graph, module.graph)
     fused.meta[_MASKS] = normal.masks.given
     fused.recompile()
     return fused

@@ -102,9 +102,9 @@ def _compiled_part(module: fx.GraphModule, given: Sequence[Any], fake_mode: Any,
 
 
 def _drop_repeated(graph: fx.Graph) -> None:
-    """Equal operations on equal operands become one, so that no part makes again what another has:
-    the tables of rotary embeddings. Operations with gradients stay: their order of summation is
-    that of the calls."""
+    """Merges equal operations on equal operands, so that no part recomputes a value of another
+    part, for example the tables of rotary embeddings. Operations with gradients stay: their order
+    of summation is that of the calls."""
     graph.eliminate_dead_code()
     known: dict[Any, fx.Node] = {}
     needs: set[fx.Node] = set()

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from coda_cpp._core import Error
 from coda_cpp.torch_backend import (
-    attention, autocast, canonical, higher_order, loss_forms, row_order, trace, writes)
+    attention, autocast, canonical, higher_order, loss_forms, row_order, strides, trace, writes)
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
@@ -50,6 +50,7 @@ class Normal:
         graph = self.module.graph
         for node, known in zip(graph.find_nodes(op="placeholder"), facts, strict=True):
             node.meta.update(known)
+        strides.note(graph)
         _mark_needs(graph, {})
         writes.name_what_is_written(graph)
         _drop_grad_switches(graph)

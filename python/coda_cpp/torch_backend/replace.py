@@ -146,7 +146,7 @@ def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, 
         if key not in _functions:
             _functions[key] = GraphFunction(
                 list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
-                storage=_tensors.torch_dtypes()[region.storage], chunk_rows=-1, nominal=nominal,
+                storage=_tensors.torch_dtypes()[region.storage], loss_rows=-1, nominal=nominal,
                 products=products, rounded=rounded, objective=objective)
         return _functions[key].another_use() if products else _functions[key]
 
@@ -280,36 +280,3 @@ def detach_rounded(graph: fx.Graph, regions: Mapping[fx.Node, Region]) -> None:
             weight = node.args[0]
             node.update_arg(0, insert(node, torch.ops.aten.detach.default, weight, like=weight))
             node.meta["val"] = value_of(node).detach()
-
-
-def keep_strides(graph: fx.Graph, given: fx.Graph) -> None:
-    """Gives the results of `graph` the strides of those of `given`, Dynamo's graph, because code
-    behind the graph may call view(). A region may order its rows in another way."""
-    output = graph.output_node()
-    wanted = given.output_node().args[0]
-    if not isinstance(wanted, (tuple, list)) or len(wanted) != len(output.args[0]):
-        return
-    results = list(output.args[0])
-    for i, (made, like) in enumerate(zip(results, wanted)):
-        value = like.meta.get("example_value") if isinstance(like, fx.Node) else None
-        if not isinstance(value, torch.Tensor) or not _is_tensor(made):
-            continue
-        strides = list(map(hint, value.stride()))
-        if strides == list(map(hint, value_of(made).stride())):
-            continue
-        order = sorted(range(value.dim()), key=lambda dim: -strides[dim])
-        if _is_dense([hint(value.shape[dim]) for dim in order], [strides[dim] for dim in order]):
-            back = [order.index(dim) for dim in range(value.dim())]
-            turned = insert(output, torch.ops.aten.permute.default, made, order, like=made)
-            dense = insert(output, torch.ops.aten.contiguous.default, turned, like=made)
-            results[i] = insert(output, torch.ops.aten.permute.default, dense, back, like=made)
-    output.args = (type(output.args[0])(results),)
-
-
-def _is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(sizes), reversed(strides)):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True

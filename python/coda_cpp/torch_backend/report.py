@@ -101,7 +101,7 @@ class Taken:
         text = f"{self.name}: {self.operations}\n  " + _totals([self])
         if self._phases.again is not None:
             text += ("\n  each row has an upstream gradient, so the backward makes the logits "
-                     "again in chunks of rows, which is one product more: the objective "
+                     "again in blocks of rows, which is one product more: the objective "
                      "'speed' stores them")
         return text
 

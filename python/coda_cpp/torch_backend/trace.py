@@ -45,7 +45,7 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
             if made is not None:
                 return made
     entered: list[Any] = []
-    with traceback.preserve_node_meta(), _switches_kept(entered):
+    with traceback.preserve_node_meta(), _switches_restored(entered):
         run = _Switching(module, entered).run
         made = make_fx(run, pre_dispatch=True)(*stand_ins)
     for node in made.graph.nodes:
@@ -158,7 +158,7 @@ def _calls(graph: fx.Graph) -> dict[fx.Node, _Call]:
 
 
 @contextlib.contextmanager
-def _switches_kept(entered: list[Any]) -> Iterator[None]:
+def _switches_restored(entered: list[Any]) -> Iterator[None]:
     """Restores the switches at the end. `entered`: open sections of autocast."""
     is_on = torch.is_grad_enabled()
     try:
@@ -213,7 +213,7 @@ def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any,
     graph = fx.Graph()
     made: dict[fx.Node, Any] = {}  # nodes of the new graph, or tuples of them
     entered: list[Any] = []
-    with _switches_kept(entered):
+    with _switches_restored(entered):
         for node in plain.nodes:
             if node.op == "placeholder":
                 made[node] = graph.placeholder(node.name)

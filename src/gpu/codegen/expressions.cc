@@ -87,7 +87,7 @@ std::string number_text(double number) {
 }
 
 std::string identifier(std::string_view name) {
-  static const std::set<std::string, std::less<>> kTaken = {
+  static const std::set<std::string, std::less<>> kReserved = {
       // C++ keywords.
       "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class",
       "concept", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double",
@@ -113,7 +113,7 @@ std::string identifier(std::string_view name) {
   }
   const bool needs_prefix = result.empty() || result.front() == '_' ||
                             (result.front() >= '0' && result.front() <= '9') ||
-                            kTaken.contains(result);
+                            kReserved.contains(result);
   return needs_prefix ? "v_" + result.substr(result.empty() || result.front() != '_' ? 0 : 1)
                       : result;
 }

@@ -389,7 +389,7 @@ class SpaceWriter {
   // For bf16-rounded values the packed bits are kept, so that two values are compared at a time. If
   // columns are requested one by one, or in fp16 (whose values must be converted), that would take
   // too many registers.
-  std::string kept_type(int i) const {
+  std::string gradient_type(int i) const {
     const bool keeps_bits = program::is_rounding(step(i)) && step(i).dtype() == DType::bf16 &&
                             !analysis_.ragged_columns;
     return keeps_bits ? "StoredPair<Element::bf16>" : "Elements<2>";
@@ -402,7 +402,7 @@ class SpaceWriter {
     if (!name.empty()) return name;
     const std::string made = names_.make(value_name(i) + "_values");
     sub_fields_.line("$ $[$][kFragments][kPairs];",
-                     {kept_type(i), made, std::to_string(planes_of(i))});
+                     {gradient_type(i), made, std::to_string(planes_of(i))});
     name = "sub." + made;
     for (int p = 0; p < planes_of(i); ++p) {
       const std::string kept = value(i, p);

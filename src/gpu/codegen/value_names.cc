@@ -12,7 +12,7 @@ namespace coda::gpu {
 namespace {
 
 // Parameters, variables, fields and types of the emitted text and of the device files.
-constexpr const char* kTaken =
+constexpr const char* kReserved =
     "a at rows sub accumulators loaded stored pair row column inside block side scratch "
     "start turn next is_inside is_plain fragment unrolled Rows SubTile Arguments FragmentPosition "
     "Elements "
@@ -30,7 +30,7 @@ constexpr const char* kEnumerators[] = {"at_",          "map_",  "stride_",     
 }  // namespace
 
 ValueNames::ValueNames(const ProgramSizes& sizes) : sizes_(sizes) {
-  std::istringstream words(kTaken);
+  std::istringstream words(kReserved);
   for (std::string word; words >> word;) names_.make(word);
 }
 

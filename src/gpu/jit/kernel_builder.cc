@@ -75,7 +75,7 @@ int64_t KernelBuilder::spilled_bytes(const std::string& source) const {
   return found == spilled_.end() ? 0 : found->second;
 }
 
-std::optional<int64_t> KernelBuilder::kept_spilled_bytes(const std::string& source) {
+std::optional<int64_t> KernelBuilder::cached_spilled_bytes(const std::string& source) {
   std::optional<CompilerVersion> version;
   {
     const std::lock_guard lock(mutex_);

@@ -30,7 +30,7 @@ class KernelBuilder {
   // CompiledKernel::spilled_bytes() of a text that was built here; 0 for other texts.
   int64_t spilled_bytes(const std::string& source) const;
   // The same for a text in the cache; none if it is not there. Does not open the compiler.
-  std::optional<int64_t> kept_spilled_bytes(const std::string& source);
+  std::optional<int64_t> cached_spilled_bytes(const std::string& source);
 
   CubinCache& cache() { return cache_; }
   const Target& target() const { return *target_; }

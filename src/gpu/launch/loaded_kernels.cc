@@ -63,7 +63,7 @@ std::vector<KernelLaunch> LoadedKernels::soonest(const KernelPlan& plan) {
     bool is_known = false;  // of the last text
     KernelLaunch best = chosen(kernel, [&](const std::string& source) {
       std::optional<int64_t> bytes = compiled_spilled_bytes(source);
-      if (!bytes) bytes = builder_.kept_spilled_bytes(source);
+      if (!bytes) bytes = builder_.cached_spilled_bytes(source);
       is_known = bytes.has_value();
       return bytes.value_or(0);
     });

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kMostCuts = 6;          // nested cuts
 constexpr double kLaunchBytes = 256;  // estimated cost of a launch, in bytes per row
-constexpr double kKeptBytes = 8;      // store and load of an fp32 number
+constexpr double kSavedBytes = 8;     // store and load of an fp32 number
 
 using Steps = std::set<int>;
 using Plans = std::vector<PartPlan>;
@@ -283,7 +283,7 @@ class Legaliser {
     problem.capacity.assign(count(), kNever);
     for (int i : made) {
       if (i < 0 || later.contains(i)) continue;
-      if (can_keep(i)) problem.capacity[i] = kept_bytes(before, first, i);
+      if (can_keep(i)) problem.capacity[i] = saved_bytes(before, first, i);
       if (program::is_product(step(i))) problem.sources.push_back(i);
       for (int operand : step(i).operands) {
         if (made.contains(operand)) problem.edges.emplace_back(operand, i);
@@ -306,10 +306,10 @@ class Legaliser {
     return static_cast<double>(shape.cols.evaluate(sizes_));
   }
 
-  double kept_bytes(const Plans& before, const PartPlan& first, int value) const {
+  double saved_bytes(const Plans& before, const PartPlan& first, int value) const {
     const Step& v = step(value);
     const bool is_rounded = program::is_rounding(v) && v.dtype() != DType::f32;
-    const double bytes = is_rounded ? kKeptBytes / 2 : kKeptBytes;
+    const double bytes = is_rounded ? kSavedBytes / 2 : kSavedBytes;
     const auto stores = [&](const PartPlan& plan) {
       return std::any_of(plan.effects.begin(), plan.effects.end(), [&](int i) {
         const Step& store = step(i);
@@ -333,7 +333,7 @@ class Legaliser {
       double products = 0;
       bytes += kLaunchBytes;
       for (const Step& s : part.program.steps) {
-        if (program::is_product(s)) products += kKeptBytes * width(s.shape) + kLaunchBytes;
+        if (program::is_product(s)) products += kSavedBytes * width(s.shape) + kLaunchBytes;
         if (!program::is_tile_load(s) && !program::is_tile_store(s)) continue;
         const TensorDecl& stored = part.program.tensors[s.tensor()];
         bytes += width(stored.shape) * static_cast<double>(size_of(stored.dtype));

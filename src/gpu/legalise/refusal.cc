@@ -53,7 +53,7 @@ Words words_of(const Refusal& r, const ProgramSizes& sizes) {
                   budget,
               "make several programs"};
     case RefusalReason::pair_distance:
-    case RefusalReason::pair_beside_product:
+    case RefusalReason::pair_with_other_gemm:
       return {product() + " has members of pairs " + value + " columns apart" +
                   (r.reason == RefusalReason::pair_distance
                        ? ""

@@ -12,14 +12,14 @@ namespace coda::gpu {
 
 enum class RefusalReason : uint8_t {
   // GEMMs.
-  operand_type,         // tensor cores do not support the type of `tensor`
-  operand_types,        // `tensor` and `other`, operands of one GEMM, differ in type
-  mixed_elements,       // GEMMs of one tile differ in type
-  mixed_layouts,        // GEMMs of one tile differ in storage order
-  first_operands,       // GEMMs `step` and `other` share a tile but have different first operands
-  accumulators,         // needs `value` accumulators per column of a tile, which has `budget`
-  pair_distance,        // members of the pairs of GEMM `step` are `value` columns apart
-  pair_beside_product,  // the same, and another GEMM shares the tile
+  operand_type,          // tensor cores do not support the type of `tensor`
+  operand_types,         // `tensor` and `other`, operands of one GEMM, differ in type
+  mixed_elements,        // GEMMs of one tile differ in type
+  mixed_layouts,         // GEMMs of one tile differ in storage order
+  first_operands,        // GEMMs `step` and `other` share a tile but have different first operands
+  accumulators,          // needs `value` accumulators per column of a tile, which has `budget`
+  pair_distance,         // members of the pairs of GEMM `step` are `value` columns apart
+  pair_with_other_gemm,  // the same, and another GEMM shares the tile
   // Epilogues.
   group_in_tile,     // no tile can hold groups of `value` columns
   column_reduction,  // the partial `step` is not computed from a GEMM

@@ -86,10 +86,10 @@ class Analyser {
     // Whether a tile of 64 or 128 base columns holds whole pairs of halves.
     const bool is_natural = parts == 2 && h % device::kFragmentColumns == 0 && 128 % h == 0;
     if (!is_natural) {
-      return refuse(
-          {.reason = parts == 2 ? RefusalReason::pair_distance : RefusalReason::pair_beside_product,
-           .step = first.gemm,
-           .value = h});
+      return refuse({.reason = parts == 2 ? RefusalReason::pair_distance
+                                          : RefusalReason::pair_with_other_gemm,
+                     .step = first.gemm,
+                     .value = h});
     }
     result_.natural_half = static_cast<uint32_t>(h);
     return true;

@@ -99,7 +99,7 @@ class NcclCommunicator : public Communicator {
   }
 
   // Forks off the stream and joins it by events, so that a CUDA graph captures both.
-  std::function<void()> beside(const std::function<void()>& exchanges) override {
+  std::function<void()> overlap(const std::function<void()>& exchanges) override {
     StreamEvent(state_->context, state_->stream).hold(own_stream_);
     const DriverHandle stream = std::exchange(state_->stream, own_stream_);
     try {

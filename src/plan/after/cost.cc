@@ -11,7 +11,7 @@
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "coda/plan_cost.h"
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 #include "program/step_table.h"
 
 namespace coda {
@@ -59,13 +59,13 @@ double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
          static_cast<double>(size_of(decl.dtype));
 }
 
-ChunkBytes chunk_bytes(const Plan& plan, int loop, const DimValues& sizes) {
-  const DimValues inside = sizes_of_chunk(plan.loops[static_cast<size_t>(loop)], sizes, 0);
-  ChunkBytes bytes;
+RowBlockBytes row_block_bytes(const Plan& plan, int loop, const DimValues& sizes) {
+  const DimValues inside = sizes_of_row_block(plan.loops[static_cast<size_t>(loop)], sizes, 0);
+  RowBlockBytes bytes;
   for (const PlanTensor& t : plan.tensors) {
     if (t.loop != loop || !t.view_of.empty()) continue;
     bytes.whole += bytes_of(t.decl, sizes);
-    bytes.chunk += bytes_of(t.decl, inside);
+    bytes.block += bytes_of(t.decl, inside);
   }
   return bytes;
 }
@@ -79,12 +79,12 @@ StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
                  const Rates& rates) {
   if (step.loop >= 0) {
     // Costs are per block: tensors that are not sliced, such as weights, are read once per block.
-    const RowChunks& loop = plan.loops[static_cast<size_t>(step.loop)];
+    const RowBlocks& loop = plan.loops[static_cast<size_t>(step.loop)];
     StepCost sum;
-    for (int64_t chunk = 0; chunk < chunks_of(loop, sizes); ++chunk) {
+    for (int64_t block = 0; block < row_blocks_of(loop, sizes); ++block) {
       PlanStep one{step.name, step.role, step.work, {}};
-      if (chunk > 0 && step.later) one.work = *step.later;
-      const StepCost cost = cost_of(one, plan, sizes_of_chunk(loop, sizes, chunk), rates);
+      if (block > 0 && step.later) one.work = *step.later;
+      const StepCost cost = cost_of(one, plan, sizes_of_row_block(loop, sizes, block), rates);
       sum.flops += cost.flops;
       sum.bytes += cost.bytes;
       sum.seconds += cost.seconds;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coda/plan.h"
-#include "coda/row_chunks.h"
+#include "coda/row_blocks.h"
 
 namespace coda {
 

@@ -26,7 +26,7 @@ class Chooser {
     find_excepted();
     for (int i = 0; i < operands_.count(); ++i) find_products(i);
     find_views();
-    if (which_ == EightBits::fp8_kept) find_kept();
+    if (which_ == EightBits::fp8_kept) find_saved();
     number_scales();
     find_makers();
     write_note();
@@ -161,7 +161,7 @@ class Chooser {
   // (for example gate and up, for SwiGLU's gradient). Not the residual stream, which the forward
   // reads again, and nothing that an opaque call reads.
 
-  void find_kept() {
+  void find_saved() {
     for (const PlanTensor& t : plan_.tensors) {
       if (t.role != TensorRole::saved || t.decl.dtype != DType::bf16) continue;
       if (views_.contains(t.decl.name) || size(t.decl.shape.cols) % kGranule != 0) continue;

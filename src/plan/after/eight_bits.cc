@@ -219,7 +219,7 @@ class Writer {
   }
 
   // The value saved in 8 bits that the step loads as a tile; none: empty tensor name.
-  Operand kept_of(const Program& program, const Step& s, int at) const {
+  Operand saved_of(const Program& program, const Step& s, int at) const {
     if (choice_.kept.empty() || !program::is_tile_load(s)) return {};
     const Operand read = operands_.at(program.tensors[s.tensor()].name, false, at);
     return choice_.kept.contains(read) ? read : Operand{};
@@ -230,7 +230,7 @@ class Writer {
   Program in_eight_bits(const Program& program, int at) const {
     const bool has_products = choice_.products.contains(at);
     if (!has_products && std::all_of(program.steps.begin(), program.steps.end(), [&](auto& s) {
-          return kept_of(program, s, at).tensor.empty();
+          return saved_of(program, s, at).tensor.empty();
         }))
       return program;
     Program result;
@@ -257,7 +257,7 @@ class Writer {
     for (const Step& s : program.steps) {
       Step step = s;
       for (int& operand : step.operands) operand = place[operand];
-      if (const Operand kept = kept_of(program, s, at); !kept.tensor.empty()) {
+      if (const Operand kept = saved_of(program, s, at); !kept.tensor.empty()) {
         *program::tensor_fields(step).front() = tensor(copy_of(kept, false));
         const int loaded = push(std::move(step));
         const int scale = choice_.copies.at(kept).scale;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coda/plan.h"
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 #include "program/step_table.h"
 #include "program/tile_map.h"
 
@@ -111,7 +111,7 @@ class Reuse {
   }
 
   bool is_sum(const std::string& name) const {
-    return std::any_of(plan_.loops.begin(), plan_.loops.end(), [&](const RowChunks& loop) {
+    return std::any_of(plan_.loops.begin(), plan_.loops.end(), [&](const RowBlocks& loop) {
       return std::find(loop.sums.begin(), loop.sums.end(), name) != loop.sums.end();
     });
   }
@@ -158,7 +158,7 @@ class Reuse {
     }
     users_.erase(from);
     tensors_.erase(from);
-    for (RowChunks& loop : plan_.loops) std::replace(loop.sums.begin(), loop.sums.end(), from, to);
+    for (RowBlocks& loop : plan_.loops) std::replace(loop.sums.begin(), loop.sums.end(), from, to);
   }
 
   // Tensor names are unique in a program: a program with both names keeps one entry.

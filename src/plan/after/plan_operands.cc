@@ -2,7 +2,7 @@
 // Records the steps that write each owner, so that versions can be looked up.
 #include "plan/after/plan_operands.h"
 
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 
 namespace coda {
 
@@ -31,9 +31,9 @@ Operand PlanOperands::at(const std::string& tensor, bool transposed, int at) con
       if (writer < at) operand.version = writer;
   }
   const int loop = step(at).loop;
-  const bool is_chunk =
+  const bool is_row_block =
       loop >= 0 && is_sliced(tensors_.at(tensor)->decl, plan_.loops[static_cast<size_t>(loop)]);
-  if (is_chunk && (transposed || is_written_in(operand, loop))) operand.loop = loop;
+  if (is_row_block && (transposed || is_written_in(operand, loop))) operand.loop = loop;
   return operand;
 }
 

@@ -5,7 +5,7 @@
 
 #include "coda/plan_cost.h"
 #include "plan/after/cost.h"
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 
 namespace coda {
 namespace {
@@ -50,12 +50,12 @@ std::string copies_text(const Plan& plan, bool is_forward, size_t step) {
 
 }  // namespace
 
-std::string chunks_text(const Plan& plan, int index, const DimValues& sizes) {
-  const RowChunks& loop = plan.loops[static_cast<size_t>(index)];
-  const ChunkBytes bytes = chunk_bytes(plan, index, sizes);
-  std::string out = "chunks of " + std::to_string(rows_of_chunk(loop, sizes)) + " rows of " +
-                    loop.symbol + " (" + std::to_string(chunks_of(loop, sizes)) + "), in " +
-                    number("%.2f MB", bytes.chunk / 1e6) +
+std::string row_blocks_text(const Plan& plan, int index, const DimValues& sizes) {
+  const RowBlocks& loop = plan.loops[static_cast<size_t>(index)];
+  const RowBlockBytes bytes = row_block_bytes(plan, index, sizes);
+  std::string out = "blocks of " + std::to_string(rows_of_block(loop, sizes)) + " rows of " +
+                    loop.symbol + " (" + std::to_string(row_blocks_of(loop, sizes)) + "), in " +
+                    number("%.2f MB", bytes.block / 1e6) +
                     number(" instead of %.2f MB", bytes.whole / 1e6);
   for (size_t i = 0; i < loop.sums.size(); ++i)
     out += (i == 0 ? "; sums over all rows: " : ", ") + loop.sums[i];
@@ -73,7 +73,7 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
     for (const PlanStep& step : *phase) {
       if (step.loop != loop) {
         if (loop >= 0) out += "}\n";
-        if (step.loop >= 0) out += "for " + chunks_text(plan, step.loop, sizes) + " {\n";
+        if (step.loop >= 0) out += "for " + row_blocks_text(plan, step.loop, sizes) + " {\n";
         loop = step.loop;
       }
       out += copies_text(plan, phase == &plan.forward, static_cast<size_t>(index) - 1);
@@ -86,7 +86,7 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
       const auto* program = std::get_if<Program>(&step.work);
       out +=
           indent(program != nullptr ? text(*program) : call_text(std::get<OpaqueCall>(step.work)));
-      if (step.later) out += "    in later chunks\n" + indent(text(*step.later));
+      if (step.later) out += "    in later blocks\n" + indent(text(*step.later));
       for (const std::string& reason : step.reasons) out += "    why: " + reason + "\n";
     }
     if (loop >= 0) out += "}\n";

@@ -12,9 +12,9 @@
 #include "ir/readers.h"
 #include "ir/rebuild.h"
 #include "plan/partition/inverses.h"
-#include "plan/partition/made_again.h"
 #include "plan/partition/min_cut.h"
 #include "plan/partition/roots.h"
+#include "plan/partition/worth_storing.h"
 
 namespace coda {
 namespace {
@@ -49,7 +49,7 @@ class Partitioner {
       changed = cut_saved();
       changed = cut_phase(false) || changed;
       changed = cut_phase(true) || changed;
-      if (!changed) changed = store_what_is_made_again(false) || store_what_is_made_again(true);
+      if (!changed) changed = store_recomputed(false) || store_recomputed(true);
     }
     choose_stand_ins();
     place_home_roots();
@@ -151,9 +151,9 @@ class Partitioner {
         double& capacity = problem.capacity[static_cast<size_t>(v)];
         capacity = std::min(capacity, cost);
       }
-      const bool made_again = !is_source(graph_, id) && graph_.node(id).op != Op::matmul;
-      if (!made_again) problem.sources.push_back(v);
-      if (!made_again) continue;
+      const bool recomputed = !is_source(graph_, id) && graph_.node(id).op != Op::matmul;
+      if (!recomputed) problem.sources.push_back(v);
+      if (!recomputed) continue;
       for (int operand : graph_.node(id).operands) {
         if (is_tensor(operand) && classes_.of(operand) != v)
           problem.edges.emplace_back(classes_.of(operand), v);
@@ -271,7 +271,7 @@ class Partitioner {
   }
 
   // Saves forward values that the backward would otherwise recompute.
-  bool store_what_is_made_again(bool backward) {
+  bool store_recomputed(bool backward) {
     if (!request_.fuse) return false;
     const std::vector<int> found = worth_storing(phase_work(backward));
     for (int id : found) {

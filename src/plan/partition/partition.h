@@ -36,14 +36,13 @@ struct Partition {
   UnitOrder order;
   std::map<PlanPoint, ProgramWork> programs;  // GEMM and tile programs; opaque units have none
   std::map<int, PlanPoint> stored_forward;    // value -> the program that stores it
-  std::map<int, PlanPoint>
-      stored_backward;               // backward values, and forward ones that are made again
-  std::map<int, PlanPoint> reduced;  // reduction -> its program
-  std::set<int> saved;               // forward values that the backward reads from memory
+  std::map<int, PlanPoint> stored_backward;   // backward values, and recomputed forward ones
+  std::map<int, PlanPoint> reduced;           // reduction -> its program
+  std::set<int> saved;                        // forward values that the backward reads from memory
   std::map<int, int>
       stand_in;  // forward value -> the saved one that it is made from by a proven inverse
   std::vector<int>
-      dropped;  // forward operands that the backward makes again; see Request::also_saved
+      dropped;  // forward operands that the backward recomputes; see Request::also_saved
 };
 
 struct PartitionRequest {

@@ -129,7 +129,7 @@ class Ordering {
       unit.is_gemm = n.op == Op::matmul;
       unit.is_backward = !joint_.forward[static_cast<size_t>(id)];
       unit.runs_again = unit.is_backward && n.which != 0;
-      const std::vector<int>& early = joint_.chunked.early;
+      const std::vector<int>& early = joint_.row_blocks.early;
       unit.is_gradient = (unit.is_backward && !unit.runs_again) ||
                          std::find(early.begin(), early.end(), id) != early.end();
       unit.contracts_rows = unit.is_gemm && unit.is_gradient && n.transposes[0].a;
@@ -231,7 +231,7 @@ class Ordering {
       for (int id : units_[u].nodes) unit_of[static_cast<size_t>(id)] = static_cast<int>(u);
     std::vector<bool> ran(units_.size(), false);
     // A recomputed unit runs directly before the first unit that needs it.
-    const std::function<void(int)> run_again_for = [&](int u) {
+    const std::function<void(int)> recompute_for = [&](int u) {
       std::vector<int> pending = units_[static_cast<size_t>(u)].nodes;
       std::set<int> seen;
       while (!pending.empty()) {
@@ -247,7 +247,7 @@ class Ordering {
           }
           if (!units_[static_cast<size_t>(of)].runs_again || ran[static_cast<size_t>(of)]) continue;
           ran[static_cast<size_t>(of)] = true;
-          run_again_for(of);
+          recompute_for(of);
           append(order, of);
           done.finish(of);
         }
@@ -261,7 +261,7 @@ class Ordering {
       }
     };
     for (size_t i = 0; i < main.size(); ++i) {
-      run_again_for(main[i]);
+      recompute_for(main[i]);
       // A main unit that needs a weight's gradient (a scatter into a tied embedding's) moves it
       // forward.
       for (bool again = true; again && !done.is_ready(main[i]);) {
@@ -280,7 +280,7 @@ class Ordering {
       done.finish(main[i]);
       flush(waiting);
     }
-    for (int u : weights) run_again_for(u);
+    for (int u : weights) recompute_for(u);
     while (!weights.empty()) {
       const size_t before = weights.size();
       std::vector<int> rest;

@@ -17,7 +17,7 @@ struct Unit {
   bool is_backward = false;
   bool is_gradient = false;     // belongs to the backward, or to a part of it that runs early
   bool contracts_rows = false;  // a weight's gradient
-  bool runs_again = false;      // recomputes the forward in the backward (rewrite/run_again.h)
+  bool runs_again = false;  // recomputes the forward in the backward (rewrite/recompute_layers.h)
 };
 
 struct UnitOrder {

@@ -21,19 +21,19 @@
 #include "base/nearest_name.h"
 #include "coda/eight_bits.h"
 #include "coda/error.h"
-#include "coda/row_chunks.h"
+#include "coda/row_blocks.h"
 #include "plan/after/aligned_copies.h"
 #include "plan/after/check_reads.h"
 #include "plan/after/eight_bits.h"
 #include "plan/after/host_copies.h"
 #include "plan/after/in_place.h"
 #include "plan/after/parameter_copies.h"
-#include "plan/partition/through_memory.h"
-#include "plan/search/chunk_rows.h"
+#include "plan/partition/materialise.h"
 #include "plan/search/equivalence.h"
 #include "plan/search/layer_starts.h"
-#include "plan/search/normed_again.h"
+#include "plan/search/loss_rows.h"
 #include "plan/search/repeated_layers.h"
+#include "plan/search/second_norm.h"
 #include "plan/write/emit.h"
 
 namespace coda {
@@ -49,11 +49,11 @@ struct Point {
 
 // The result of one set of rewriting choices, independent of which dropped operands are saved.
 struct Rewritten {
-  ChunkRows chunks;  // 0 rows: store everything whole
+  LossRows blocks;  // 0 rows: store everything whole
   std::shared_ptr<const JointGraph> joint;
-  std::set<int> apart;  // values that do not fit into the tiles of their readers
-  ThroughMemory laid;   // `joint` in the form that tiles support
-  Partition parts;      // of that form, without additionally saved values
+  std::set<int> apart;        // values that do not fit into the tiles of their readers
+  Materialised materialised;  // `joint` in the form that tiles support
+  Partition parts;            // of that form, without additionally saved values
 };
 
 struct Attempt {
@@ -134,11 +134,11 @@ class Search {
   Search(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
          const Forced& forced)
       : graph_(graph), request_(request), options_(options), forced_(forced) {
-    if (options_.layers_run_again == 0 || request_.gradients.empty()) return;
+    if (options_.recomputed_layers == 0 || request_.gradients.empty()) return;
     starts_ = find_layer_starts(graph, request, options.sizes);
     // Layers after the last entry are not recomputed.
-    are_some_kept_ = std::ssize(starts_) > options_.layers_run_again;
-    if (are_some_kept_) starts_.resize(static_cast<size_t>(options_.layers_run_again));
+    saves_some_layers_ = std::ssize(starts_) > options_.recomputed_layers;
+    if (saves_some_layers_) starts_.resize(static_cast<size_t>(options_.recomputed_layers));
   }
 
   Compiled run(SearchWork& work) {
@@ -155,9 +155,9 @@ class Search {
       compiled.alternatives.back().chosen = p == best_.point;
     }
     compiled.plan = std::move(best_.plan);
-    if (options_.layers_run_again != 0 && starts_.empty())
+    if (options_.recomputed_layers != 0 && starts_.empty())
       compiled.plan.notes.emplace_back(
-          "layers are not run again: no equal ones in a row were found");
+          "no layers are recomputed: no equal consecutive layers were found");
     if (options_.aligns_outputs) add_aligned_copies(compiled.plan, options_.sizes);
     verify_programs(compiled.plan);
     verify_reads(compiled.plan);
@@ -194,10 +194,10 @@ class Search {
 
   // Rewrites without choices to find the candidates. Forced choices are taken as given.
   void find_candidates() {
-    unchosen_ = rewrite({}, options_.chunk_rows != 0);
+    unchosen_ = rewrite({}, options_.loss_rows != 0);
     classes_ = classify(*unchosen_->joint);
     const Candidates& found = unchosen_->joint->candidates;
-    normed_again_ = normed_again(graph_, found.column_factors);
+    has_second_norm_ = has_second_norm(graph_, found.column_factors);
     Point& point = best_.point;
     point.column_factors.assign(classes_.column_factors.size(), 0);
     for (size_t i = 0; i < point.column_factors.size(); ++i) {
@@ -232,7 +232,7 @@ class Search {
 
   // Returns whether it succeeded.
   bool choose_on_few_layers(SearchWork& work) {
-    if (!forced_.given.empty() || are_some_kept_) return false;
+    if (!forced_.given.empty() || saves_some_layers_) return false;
     const int few_layers = starts_.empty() ? kFewLayers : kFewLayersAgain;
     const auto layers = find_repeated_layers(graph_, request_, few_layers + kManyMore);
     if (!layers) return false;
@@ -309,7 +309,7 @@ class Search {
       const bool row_affine = std::find(found.row_affine.begin(), found.row_affine.end(),
                                         found.column_factors[i]) != found.row_affine.end();
       const bool no_h = row_affine || options_.storage == DType::f16;
-      const bool no_fold = single ? row_affine : normed_again_[i];
+      const bool no_fold = single ? row_affine : has_second_norm_[i];
       legal.first = std::max(legal.first, !no_h ? 0 : no_fold ? 2 : 1);
       legal.second = std::min(legal.second, no_h ? 2 : no_fold ? 0 : 1);
     }
@@ -401,22 +401,22 @@ class Search {
   Attempt make_here(const Point& point) {
     ++plans_;
     Attempt a = plan(point, rewritten(point));
-    if (a.from->chunks.rows > 0 && a.plan.loops.empty()) {  // a program needs all rows after all
+    if (a.from->blocks.rows > 0 && a.plan.loops.empty()) {  // a program needs all rows after all
       std::shared_ptr<Rewritten> whole = rewrite(point, false);
-      lay_out(*whole);
-      whole->chunks.why_whole = a.plan.notes.front();
+      split_into_programs(*whole);
+      whole->blocks.why_whole = a.plan.notes.front();
       a = plan(point, std::move(whole));
     }
-    const std::string& why_whole = a.from->chunks.why_whole;
-    if (!why_whole.empty()) a.plan.notes = {"not in chunks of rows: " + why_whole};
+    const std::string& why_whole = a.from->blocks.why_whole;
+    if (!why_whole.empty()) a.plan.notes = {"not in blocks of rows: " + why_whole};
     return a;
   }
 
   std::shared_ptr<const Rewritten> rewritten(const Point& point) {
     if (best_.from != nullptr && rewrite_alike(point, best_.point)) return best_.from;
     const bool known = unchosen_ != nullptr && rewrite_alike(point, {});
-    std::shared_ptr<Rewritten> made = known ? unchosen_ : rewrite(point, options_.chunk_rows != 0);
-    lay_out(*made);
+    std::shared_ptr<Rewritten> made = known ? unchosen_ : rewrite(point, options_.loss_rows != 0);
+    split_into_programs(*made);
     return made;
   }
 
@@ -426,11 +426,11 @@ class Search {
       choices.column_factors.push_back(static_cast<ColumnFactor>(c));
     for (int p : point.pinned) choices.pinned.push_back(p != 0);
     auto made = std::make_shared<Rewritten>();
-    AcceptChunks accept;
+    AcceptRowBlocks accept;
     if (in_blocks) {
       accept = [&](const JointGraph& joint) {
-        made->chunks = choose_chunk_rows(joint, options_);
-        return made->chunks.rows > 0;
+        made->blocks = choose_loss_rows(joint, options_);
+        return made->blocks.rows > 0;
       };
     }
     made->joint = std::make_shared<const JointGraph>(rewrite_jointly(
@@ -438,33 +438,33 @@ class Search {
     return made;
   }
 
-  void lay_out(Rewritten& made) const {
+  void split_into_programs(Rewritten& made) const {
     std::set<size_t> wide;
     for (size_t i = 0; i < request_.gradients.size(); ++i) {
       const GradientRequest& gradient = request_.gradients[i];
       if (size_of(gradient.dtype) > size_of(options_.storage) && !gradient.accumulate)
         wide.insert(i);
     }
-    made.laid = through_memory(*made.joint, made.apart, wide);
-    made.parts = partition(partition_request(made.laid.joint));
+    made.materialised = materialise(*made.joint, made.apart, wide);
+    made.parts = partition(partition_request(made.materialised.joint));
   }
 
   // The same rewriting, with one value of each misfit separated from its readers.
   std::shared_ptr<const Rewritten> take_apart(const Rewritten& from,
                                               const std::vector<Misfit>& misfits) const {
     auto made = std::make_shared<Rewritten>();
-    made->chunks = from.chunks;
+    made->blocks = from.blocks;
     made->joint = from.joint;
     made->apart = from.apart;
     for (const Misfit& misfit : misfits) {
       for (int id : misfit.apart) {
-        const int origin = from.laid.origin[static_cast<size_t>(id)];
+        const int origin = from.materialised.origin[static_cast<size_t>(id)];
         if (origin >= 0 && made->apart.insert(origin).second) break;
       }
     }
     if (made->apart.size() == from.apart.size())
       throw InternalError("a value fits into no tile: " + misfits[0].problem);
-    lay_out(*made);
+    split_into_programs(*made);
     return made;
   }
 
@@ -479,7 +479,7 @@ class Search {
 
   // The partition with the point's additional saved values.
   Partition saving_parts(const Point& point, const Rewritten& from) const {
-    PartitionRequest request = partition_request(from.laid.joint);
+    PartitionRequest request = partition_request(from.materialised.joint);
     const std::vector<int>& dropped = from.parts.dropped;
     if (point.saves_dropped) request.also_saved.insert(dropped.begin(), dropped.end());
     return request.also_saved.empty() ? from.parts : partition(request);
@@ -487,11 +487,12 @@ class Search {
 
   Attempt plan(const Point& point, std::shared_ptr<const Rewritten> from) const {
     CompileOptions options = options_;
-    options.chunk_rows = from->chunks.rows;
+    options.loss_rows = from->blocks.rows;
     Attempt a;
     a.point = point;
     for (std::vector<Misfit> misfits;;) {
-      a.plan = emit(from->laid.joint, saving_parts(point, *from), request_, options, &misfits);
+      a.plan =
+          emit(from->materialised.joint, saving_parts(point, *from), request_, options, &misfits);
       if (misfits.empty()) break;
       from = take_apart(*from, misfits);
     }
@@ -499,7 +500,7 @@ class Search {
     a.alternative.choice = describe(point);
     a.alternative.saved_bytes = saved_bytes(a.plan, options_.sizes);
     for (size_t loop = 0; loop < a.plan.loops.size(); ++loop) {
-      const double held = chunk_bytes(a.plan, static_cast<int>(loop), options_.sizes).chunk;
+      const double held = row_block_bytes(a.plan, static_cast<int>(loop), options_.sizes).block;
       a.alternative.loop_bytes = std::max(a.alternative.loop_bytes, held);
     }
     for (const auto* phase : {&a.plan.forward, &a.plan.backward}) {
@@ -517,12 +518,12 @@ class Search {
   const CompileOptions& options_;
   const Forced& forced_;
   LayerStarts starts_;                   // of recomputed layers
-  bool are_some_kept_ = false;           // some equal layers are not recomputed
-  std::shared_ptr<Rewritten> unchosen_;  // without choices; laid out only when a plan needs it
+  bool saves_some_layers_ = false;       // some equal layers are not recomputed
+  std::shared_ptr<Rewritten> unchosen_;  // without choices; materialised only when a plan needs it
   CandidateClasses classes_;
-  std::vector<bool> normed_again_;  // by column factor
-  Attempt best_;                    // before the search: its starting point
-  size_t dropped_ = 0;              // number of operands that may be saved
+  std::vector<bool> has_second_norm_;  // by column factor
+  Attempt best_;                       // before the search: its starting point
+  size_t dropped_ = 0;                 // number of operands that may be saved
   std::map<Point, Alternative> tried_;
   int plans_ = 0;  // plans made of this graph
 
@@ -535,9 +536,9 @@ class Search {
 // of values without one, duplicate names.
 void check(const Graph& graph, const CompileRequest& request, const PlanChoices& choices) {
   require(
-      !choices.layers_on_host || choices.layers_run_again != 0,
+      !choices.layers_on_host || choices.recomputed_layers != 0,
       "inputs of layers are kept in the host's memory (layers_on_host, --layers-on-host) only if "
-      "the layers are recomputed: set layers_run_again (--recompute layer)");
+      "the layers are recomputed: set recomputed_layers (--recompute layer)");
   require(!request.outputs.empty() || !request.gradients.empty(),
           "compile: nothing is asked for; name an output");
   require(request.gradients.empty() || !request.seeds.empty(),

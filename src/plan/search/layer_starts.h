@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coda/compile_request.h"
-#include "rewrite/run_again.h"
+#include "rewrite/recompute_layers.h"
 
 namespace coda {
 

@@ -20,8 +20,8 @@ Recompute recompute_of(std::string_view name) {
     const auto [rest, error] = std::from_chars(name.data() + kSome.size(), end, layers);
     if (error != std::errc() || rest != end) layers = 0;
   }
-  require(layers > 0, "what is made again is none, norms, layer or layer:N, not " +
-                          in_quotes(std::string(name)));
+  require(layers > 0,
+          "--recompute is none, norms, layer or layer:N, not " + in_quotes(std::string(name)));
   return {Objective::memory, layers};
 }
 

@@ -8,8 +8,8 @@
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "ir/calls.h"
-#include "plan/after/row_chunks.h"
-#include "plan/partition/through_memory.h"
+#include "plan/after/row_blocks.h"
+#include "plan/partition/materialise.h"
 #include "plan/write/program_writer.h"
 
 namespace coda {
@@ -301,9 +301,9 @@ class Emission {
   // than another finalizer.
   bool made_in_finalizer(int id, PlanPoint at, bool forward) const {
     if (is_forward(id) != forward) return false;
-    return finalized_at(id) == at || is_made_again(id);
+    return finalized_at(id) == at || is_recomputed(id);
   }
-  bool is_made_again(int id) const {
+  bool is_recomputed(int id) const {
     return !is_forward(id) && finalized_at(id) == PlanPoint{partition_.order.boundary, 1};
   }
 
@@ -329,7 +329,7 @@ class Emission {
       pending.pop_back();
       if (!needs_finalizer(id) || !seen.insert(id).second) continue;
       const PlanPoint at = finalized_at(id);
-      (is_made_again(id) ? again : work[at]).insert(id);
+      (is_recomputed(id) ? again : work[at]).insert(id);
       std::vector<int> below{id};
       std::set<int> visited;
       while (!below.empty()) {
@@ -394,17 +394,17 @@ class Emission {
       for (PlanStep& step : steps->second) phase.push_back(std::move(step));
     }
     // The nodes say what a loop over row blocks writes over all rows.
-    RowChunksRequest loop{
-        .loop = {joint_.chunked.symbol, options_.chunk_rows}, .values = {}, .sums = {}};
-    for (int id : joint_.chunked.values) {
+    RowBlocksRequest loop{
+        .loop = {joint_.row_blocks.symbol, options_.loss_rows}, .values = {}, .sums = {}};
+    for (int id : joint_.row_blocks.values) {
       if (partition_.stored_forward.contains(id)) loop.values.insert(names_.written(id, false));
     }
-    for (int id : joint_.chunked.sums) loop.sums.insert(names_.written(id, false));
+    for (int id : joint_.row_blocks.sums) loop.sums.insert(names_.written(id, false));
     plan.tensors = names_.tensors();
     mark_saved(plan);
     mark_layer_starts(plan);
-    if (joint_.chunked.widest >= 0) {
-      const std::string refusal = make_row_chunks(plan, loop);
+    if (joint_.row_blocks.widest >= 0) {
+      const std::string refusal = make_row_blocks(plan, loop);
       if (!refusal.empty()) plan.notes.push_back(refusal);
     }
     return plan;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "plan/partition/materialise.h"
 #include "plan/partition/partition.h"
-#include "plan/partition/through_memory.h"
 
 namespace coda {
 namespace {

@@ -6,7 +6,7 @@
 #include "coda/error.h"
 #include "ir/calls.h"
 #include "ir/rebuild.h"
-#include "plan/partition/through_memory.h"
+#include "plan/partition/materialise.h"
 
 namespace coda {
 namespace {
@@ -84,7 +84,7 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
     }
   }
   // Blocks of rows are accumulated in fp32.
-  for (int id : joint.chunked.sums) caller_types_.try_emplace(id, DType::f32);
+  for (int id : joint.row_blocks.sums) caller_types_.try_emplace(id, DType::f32);
   for (const auto& [id, name] : caller_names_) taken_.insert(name);
   for (int id = 0; id < graph_.size(); ++id) {
     const Node& n = graph_.node(id);

@@ -107,7 +107,7 @@ def _kl_div(region: Importer, node: fx.Node) -> Any:
 
 
 def _mean(rows: _core.Value) -> _core.Value:
-    """The mean over all rows. The rows are counted, because a chunk of rows does not know their
+    """The mean over all rows. The rows are counted, because a block of rows does not know their
     number."""
     return b.col_sum(rows) / b.col_sum(1.0 - b.less(rows, rows))
 

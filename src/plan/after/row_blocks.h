@@ -7,12 +7,12 @@
 #include <string>
 
 #include "coda/plan.h"
-#include "coda/row_chunks.h"
+#include "coda/row_blocks.h"
 
 namespace coda {
 
-struct RowChunksRequest {
-  RowChunks loop;
+struct RowBlocksRequest {
+  RowBlocks loop;
   std::set<std::string> values;  // exist only in the loop, or are written by it
   std::set<std::string> sums;    // written by GEMMs over all rows
 };
@@ -20,12 +20,12 @@ struct RowChunksRequest {
 // Joins the steps of the forward that use the values, and the steps between them, into one loop. If
 // a step can be neither inside nor before nor after the loop, returns the reason and leaves the
 // plan unchanged.
-std::string make_row_chunks(Plan& plan, const RowChunksRequest& request);
+std::string make_row_blocks(Plan& plan, const RowBlocksRequest& request);
 
 // The sizes that the steps of a block see.
-DimValues sizes_of_chunk(const RowChunks& loop, const DimValues& sizes, int64_t chunk);
+DimValues sizes_of_row_block(const RowBlocks& loop, const DimValues& sizes, int64_t block);
 
 // Whether a step in the loop sees only the block's rows of the tensor.
-bool is_sliced(const TensorDecl& decl, const RowChunks& loop);
+bool is_sliced(const TensorDecl& decl, const RowBlocks& loop);
 
 }  // namespace coda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that the backward runs again: gradients are the graph's, a further layer adds no more to
+// Layers that the backward recomputes: gradients are the graph's, a further layer adds no more to
 // what is saved than what it starts from, products are run once more and the loss's are not, and
 // where there are no equal layers the plan is as without and says so; however the branches are
 // joined to the residual stream.
@@ -14,7 +14,7 @@
 
 namespace coda {
 namespace {
-namespace run_again {
+namespace recompute_layers_test {
 
 constexpr int64_t kRows = 8192;
 
@@ -32,7 +32,7 @@ Planned planned(Residual kind, int layers, int again, DType storage = DType::bf1
   made.options.storage = storage;
   made.options.rates = h200_rates();
   made.options.sizes = {{"M", kRows}};
-  made.options.layers_run_again = again;
+  made.options.recomputed_layers = again;
   made.plan = compile(b.graph, b.request, made.options, {}, &made.work).plan;
   return made;
 }
@@ -46,18 +46,18 @@ double flops(const Planned& p, const std::vector<PlanStep>& phase) {
   return sum;
 }
 
-class RunAgain : public testing::TestWithParam<Residual> {};
+class RecomputeLayers : public testing::TestWithParam<Residual> {};
 
-// In float64, with what each program may see and nothing else; with logits whole and in chunks.
-TEST_P(RunAgain, GradientsAreTheGraphs) {
-  for (const auto& [chunk_rows, layers] : {std::pair(0, kAllLayers), {64, 3}}) {
+// In float64, with what each program may see and nothing else; with logits whole and in blocks.
+TEST_P(RecomputeLayers, GradientsAreTheGraphs) {
+  for (const auto& [loss_rows, layers] : {std::pair(0, kAllLayers), {64, 3}}) {
     Block b;
     deep_model(b, GetParam(), 5);
     CompileOptions options;
     options.sizes = {{"M", 6}};
-    options.chunk_rows = chunk_rows;
+    options.loss_rows = loss_rows;
     const double kept = saved_bytes(compile(b.graph, b.request, options).plan, options.sizes);
-    options.layers_run_again = layers;
+    options.recomputed_layers = layers;
     const Plan plan = compile(b.graph, b.request, options).plan;
     EXPECT_LT(saved_bytes(plan, options.sizes), (layers == 3 ? 0.8 : 0.5) * kept);
     expect_plan_means(b, plan, options.sizes, random_inputs(b.graph, options.sizes, 7));
@@ -66,8 +66,8 @@ TEST_P(RunAgain, GradientsAreTheGraphs) {
 
 // A layer saves the residual stream, and a number or two for each row (a norm's statistics). The
 // forward does what it did. The backward does its products besides, but for the loss's, and for a
-// layer's last one where that is only added (behind a norm it is run again too).
-TEST_P(RunAgain, ALayerSavesWhatItStartsFromAndItsProductsRunOnceMore) {
+// layer's last one where that is only added (behind a norm it is recomputed too).
+TEST_P(RecomputeLayers, ALayerSavesWhatItStartsFromAndItsProductsRunOnceMore) {
   const Planned six = planned(GetParam(), 6, kAllLayers);
   const Planned seven = planned(GetParam(), 7, kAllLayers);
   const Planned nine = planned(GetParam(), 9, kAllLayers);
@@ -87,14 +87,14 @@ TEST_P(RunAgain, ALayerSavesWhatItStartsFromAndItsProductsRunOnceMore) {
   EXPECT_LT(more, GetParam() == Residual::sandwich ? 1.001 * most : 0.95 * most);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RunAgain,
+INSTANTIATE_TEST_SUITE_P(Models, RecomputeLayers,
                          testing::Values(Residual::pre_norm, Residual::sandwich,
                                          Residual::post_norm, Residual::parallel, Residual::gpt2),
                          [](const auto& info) { return name_of(info.param); });
 
-// Each layer more that is run again saves as much and costs as much as the one before it; as many
+// Each further recomputed layer saves as much and costs as much as the one before it; as many
 // as there are, or more, are all.
-TEST(RunSomeAgain, TheFirstSoManyLayersAreRunAgain) {
+TEST(RunSomeAgain, TheFirstLayersAreRecomputed) {
   const Planned all = planned(Residual::pre_norm, 6, kAllLayers);
   Planned some[7];
   for (int layers = 0; layers < 7; ++layers) some[layers] = planned(Residual::pre_norm, 6, layers);
@@ -119,9 +119,10 @@ TEST(RunNothingAgain, WhereThereAreNoEqualLayersThePlanIsAsWithoutAndSaysSo) {
   const Planned again = planned(Residual::pre_norm, 1, kAllLayers);
   EXPECT_EQ(saved(again), saved(kept));
   EXPECT_EQ(again.plan.backward.size(), kept.plan.backward.size());
-  EXPECT_THAT(again.plan.notes, testing::Contains(testing::HasSubstr("no equal ones in a row")));
+  EXPECT_THAT(again.plan.notes,
+              testing::Contains(testing::HasSubstr("no equal consecutive layers")));
 }
 
-}  // namespace run_again
+}  // namespace recompute_layers_test
 }  // namespace
 }  // namespace coda

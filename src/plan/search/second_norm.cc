@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows each factor forward and classifies what depends on it.
-#include "plan/search/normed_again.h"
+#include "plan/search/second_norm.h"
 
 #include <algorithm>
 
@@ -92,7 +92,7 @@ class Followed {
 
 }  // namespace
 
-std::vector<bool> normed_again(const Graph& graph, const std::vector<int>& factors) {
+std::vector<bool> has_second_norm(const Graph& graph, const std::vector<int>& factors) {
   Followed followed(graph);
   std::vector<bool> found;
   for (int w : factors) found.push_back(w < graph.size() && followed.reaches_a_norm(w));

@@ -13,6 +13,6 @@ namespace coda {
 // One answer per factor; a factor is a per-column factor of the original graph. Follows row-wise
 // operations: GEMMs with weights, elementwise functions, reordered columns. Does not follow calls
 // that mix rows or sums with tensors that do not depend on the factor.
-std::vector<bool> normed_again(const Graph& graph, const std::vector<int>& factors);
+std::vector<bool> has_second_norm(const Graph& graph, const std::vector<int>& factors);
 
 }  // namespace coda

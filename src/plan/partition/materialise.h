@@ -30,7 +30,7 @@ inline constexpr std::string_view kStoredCall = "#stored";
 // The node whose stored value a result of such a call is, or -1.
 int stored_value(const Graph& graph, int id);
 
-struct ThroughMemory {
+struct Materialised {
   JointGraph joint;
   std::vector<int> origin;  // by node of `joint`: the original node, or -1
 };
@@ -38,7 +38,7 @@ struct ThroughMemory {
 // `apart`: nodes of `joint` that their readers must load from memory. `wide`:
 // indices of joint.gradients that the caller gets in a wider type than GEMMs read. If a GEMM reads
 // such a value too, it is stored a second time for the GEMM.
-ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart,
-                             const std::set<size_t>& wide = {});
+Materialised materialise(const JointGraph& joint, const std::set<int>& apart,
+                         const std::set<size_t>& wide = {});
 
 }  // namespace coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans whose widest values are made in chunks of rows, run in float64: equal to the graph as it
-// was written for any number of rows and any chunks; what cannot be done in chunks is not, and the
+// Plans whose widest values are made in blocks of rows, run in float64: equal to the graph as it
+// was written for any number of rows and any blocks; what cannot be done in blocks is not, and the
 // plan says why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,13 +55,13 @@ void head_with(Block& b, const LlamaSizes& s, const CrossEntropyOptions& options
   b.request.seeds.push_back({loss.mean, b.graph.input("scale", {1, 1})});
 }
 
-struct ChunkCase {
+struct RowBlockCase {
   std::string name;
   std::function<void(Block&)> build;
 };
 
-const std::vector<ChunkCase>& chunk_cases() {
-  static const std::vector<ChunkCase> all{
+const std::vector<RowBlockCase>& row_block_cases() {
+  static const std::vector<RowBlockCase> all{
       {"llama_tied", [](Block& b) { llama_model(b, 1, true, sizes_of_model()); }},
       {"llama_untied", [](Block& b) { llama_model(b, 1, false, sizes_of_model()); }},
       {"gpt2", [](Block& b) { gpt2_model(b, 1, sizes_of_model()); }},
@@ -81,16 +81,16 @@ const std::vector<ChunkCase>& chunk_cases() {
 // One sequence of all rows.
 DimValues rows(int64_t count) { return {{"M", count}, {"T", count}}; }
 
-// Two chunks, and one of 2 rows.
-CompileOptions in_three_chunks(bool overwrite_saved = false) {
+// Two blocks, and one of 2 rows.
+CompileOptions in_three_blocks(bool overwrite_saved = false) {
   CompileOptions options;
   options.sizes = rows(130);
-  options.chunk_rows = 64;
+  options.loss_rows = 64;
   options.overwrite_saved = overwrite_saved;
   return options;
 }
 
-void expect_equal_in_chunks(const Block& b, const Plan& plan, const DimValues& sizes,
+void expect_equal_in_blocks(const Block& b, const Plan& plan, const DimValues& sizes,
                             uint64_t seed) {
   auto inputs = random_inputs(b.graph, sizes, seed);
   if (inputs.contains("targets")) inputs.at("targets")[0] = 1;  // some row counts
@@ -125,47 +125,47 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
     const int64_t counts[] = {1, block - 1, block, block + 1, 2 * block + 1, 3 * block - 5};
     const DimValues sizes = rows(counts[trial]);
     Block b;
-    chunk_cases()[GetParam()].build(b);
+    row_block_cases()[GetParam()].build(b);
     const bool adds = random() % 2 == 0;
     for (GradientRequest& g : b.request.gradients) g.accumulate = adds;
     const bool is_early = random() % 2 == 0;
     for (SeededOutput& seed : b.request.seeds) seed.is_early = is_early;
     CompileOptions options;
     options.sizes = sizes;
-    options.chunk_rows = block - static_cast<int64_t>(random() % 64);  // is rounded up
+    options.loss_rows = block - static_cast<int64_t>(random() % 64);  // is rounded up
     options.overwrite_saved = random() % 2 == 0;
     options.objective = random() % 2 == 0 ? Objective::memory : Objective::speed;
-    SCOPED_TRACE(chunk_cases()[GetParam()].name + ": " + std::to_string(counts[trial]) + " rows, " +
-                 std::to_string(options.chunk_rows) + " a block, adds " + std::to_string(adds) +
-                 ", scale known early " + std::to_string(is_early) + ", overwrites " +
-                 std::to_string(options.overwrite_saved));
+    SCOPED_TRACE(row_block_cases()[GetParam()].name + ": " + std::to_string(counts[trial]) +
+                 " rows, " + std::to_string(options.loss_rows) + " a block, adds " +
+                 std::to_string(adds) + ", scale known early " + std::to_string(is_early) +
+                 ", overwrites " + std::to_string(options.overwrite_saved));
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
     EXPECT_EQ(plan.loops[0].rows, block);
-    expect_equal_in_chunks(b, plan, sizes, 10 + static_cast<uint64_t>(trial));
+    expect_equal_in_blocks(b, plan, sizes, 10 + static_cast<uint64_t>(trial));
   }
 }
 
 TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
   for (int choice = 0; choice < 8; ++choice) {
     Block b;
-    chunk_cases()[GetParam()].build(b);
+    row_block_cases()[GetParam()].build(b);
     b.request.seeds[0].is_early = choice >= 4;
-    const CompileOptions options = in_three_chunks();
+    const CompileOptions options = in_three_blocks();
     const Forced forced{.fold = std::vector<bool>(16, choice / 2 % 2 != 0),
                         .pin = std::vector<bool>(16, choice % 2 != 0)};
     SCOPED_TRACE("choice " + std::to_string(choice));
     const Plan plan = compile(b.graph, b.request, options, forced).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
-    expect_equal_in_chunks(b, plan, options.sizes, 3);
+    expect_equal_in_blocks(b, plan, options.sizes, 3);
   }
 }
 
 // Outside of the loop nothing of the plan's own is as wide as the vocabulary.
 TEST_P(InBlocks, NothingWideIsStoredWhole) {
   Block b;
-  chunk_cases()[GetParam()].build(b);
-  const CompileOptions options = in_three_chunks();
+  row_block_cases()[GetParam()].build(b);
+  const CompileOptions options = in_three_blocks();
   for (const PlanTensor& t : compile(b.graph, b.request, options).plan.tensors) {
     const bool is_wide = t.decl.shape == Shape{Dim("M"), Dim(kVocabulary)};
     const bool is_own = t.role == TensorRole::temporary || t.role == TensorRole::saved;
@@ -174,18 +174,18 @@ TEST_P(InBlocks, NothingWideIsStoredWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(RowChunks, InBlocks, testing::Range<size_t>(0, chunk_cases().size()),
-                         [](const auto& info) { return chunk_cases()[info.param].name; });
+INSTANTIATE_TEST_SUITE_P(RowBlocks, InBlocks, testing::Range<size_t>(0, row_block_cases().size()),
+                         [](const auto& info) { return row_block_cases()[info.param].name; });
 
 // For a GPU the loop reads a copy of the caller's logits with rows at multiples of 16 bytes; if
 // they are there anyway, the logits themselves.
-TEST(RowChunks, LogitsOfRowsThatAreNotAlignedHaveACopyForTheLoop) {
+TEST(RowBlocks, LogitsOfRowsThatAreNotAlignedHaveACopyForTheLoop) {
   for (const int64_t vocabulary : {kVocabulary, int64_t{88}}) {
     LlamaSizes s = sizes_of_model();
     s.vocab = vocabulary;
     Block b;
     biased_head(b, s);
-    CompileOptions options = in_three_chunks();
+    CompileOptions options = in_three_blocks();
     options.storage = DType::bf16;
     options.aligns_outputs = true;
     const Plan plan = compile(b.graph, b.request, options).plan;
@@ -200,12 +200,12 @@ TEST(RowChunks, LogitsOfRowsThatAreNotAlignedHaveACopyForTheLoop) {
     if (is_copied) {
       EXPECT_EQ(plan.tensor("logits.aligned").loop, 0);
     }
-    expect_equal_in_chunks(b, plan, options.sizes, 3);
+    expect_equal_in_blocks(b, plan, options.sizes, 3);
   }
 }
 
 // Whole, too: as much as with the plain loss.
-TEST(RowChunks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
+TEST(RowBlocks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
   const auto wide_tensors = [](const CrossEntropyOptions& loss, bool capped) {
     Block b;
     head_with(b, sizes_of_model(), loss, capped);
@@ -226,11 +226,11 @@ TEST(RowChunks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
 }
 
 // Sums lie in the caller's gradient from the start where one backward follows each forward.
-TEST(RowChunks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
+TEST(RowBlocks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
   for (const bool overwrite : {false, true}) {
     Block b;
     llama_model(b, 1, false, sizes_of_model());
-    const CompileOptions options = in_three_chunks(overwrite);
+    const CompileOptions options = in_three_blocks(overwrite);
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U);
     ASSERT_EQ(plan.loops[0].sums.size(), 1U);
@@ -241,14 +241,14 @@ TEST(RowChunks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
   }
 }
 
-// The norm's weight and the loss's scale are factors of each chunk's product then.
-TEST(RowChunks, AGradientWhoseFactorsAreKnownEarlyIsDoneWithTheLoop) {
+// The norm's weight and the loss's scale are factors of each block's product then.
+TEST(RowBlocks, AGradientWhoseFactorsAreKnownEarlyIsDoneWithTheLoop) {
   for (const bool is_tied : {false, true}) {
     for (const bool is_early : {false, true}) {
       Block b;
       llama_model(b, 1, is_tied, sizes_of_model());
       b.request.seeds[0].is_early = is_early;
-      const CompileOptions options = in_three_chunks(true);
+      const CompileOptions options = in_three_blocks(true);
       const Plan plan = compile(b.graph, b.request, options).plan;
       ASSERT_EQ(plan.loops.size(), 1U);
       ASSERT_EQ(plan.loops[0].sums.size(), 1U);
@@ -266,26 +266,26 @@ TEST(RowChunks, AGradientWhoseFactorsAreKnownEarlyIsDoneWithTheLoop) {
 }
 
 // A sum that the forward adds to must not hold what the caller's gradient held.
-TEST(RowChunks, AGradientThatIsAddedToWaitsForTheBackward) {
+TEST(RowBlocks, AGradientThatIsAddedToWaitsForTheBackward) {
   Block b;
   llama_model(b, 1, false, sizes_of_model());
   b.request.seeds[0].is_early = true;
   for (GradientRequest& g : b.request.gradients) g.accumulate = true;
-  const CompileOptions options = in_three_chunks(true);
+  const CompileOptions options = in_three_blocks(true);
   const Plan plan = compile(b.graph, b.request, options).plan;
   ASSERT_EQ(plan.loops.size(), 1U);
   for (const PlanStep& step : plan.forward)
     for (const StepTensor& t : step_tensors(step)) EXPECT_NE(t.name, "d_head") << step.name;
 }
 
-TEST(RowChunks, SumsAreInSinglePrecisionWhateverIsStored) {
+TEST(RowBlocks, SumsAreInSinglePrecisionWhateverIsStored) {
   for (const DType storage : {DType::bf16, DType::f16}) {
     Block b;
     b.storage = storage;
     llama_model(b, 1, true, sizes_of_model());
     b.request.seeds[0].is_early = storage == DType::f16;
     for (GradientRequest& g : b.request.gradients) g.dtype = storage;
-    CompileOptions options = in_three_chunks();
+    CompileOptions options = in_three_blocks();
     options.storage = storage;
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U);
@@ -295,13 +295,13 @@ TEST(RowChunks, SumsAreInSinglePrecisionWhateverIsStored) {
 }
 
 // A weight is read once a block; products and their flops are those of the plan without blocks.
-TEST(RowChunks, CostCountsEveryBlock) {
+TEST(RowBlocks, CostCountsEveryBlock) {
   Block b;
   biased_head(b, sizes_of_model());
   CompileOptions options;
   options.sizes = rows(130);
-  const auto totals = [&](int64_t chunk_rows) {
-    options.chunk_rows = chunk_rows;
+  const auto totals = [&](int64_t loss_rows) {
+    options.loss_rows = loss_rows;
     const Plan plan = compile(b.graph, b.request, options).plan;
     StepCost sum;
     double head = 0;
@@ -324,7 +324,7 @@ TEST(RowChunks, CostCountsEveryBlock) {
 
 // Where the upstream gradient is a constant the whole backward could run early: what is wide
 // decides.
-TEST(RowChunks, RandomGraphsInBlocksEqualThePlainGradient) {
+TEST(RowBlocks, RandomGraphsInBlocksEqualThePlainGradient) {
   int in_blocks = 0;
   constexpr int kGraphs = tests::fewer_if_sanitized(200);
   for (uint64_t seed = 1; seed <= kGraphs; ++seed) {
@@ -336,7 +336,7 @@ TEST(RowChunks, RandomGraphsInBlocksEqualThePlainGradient) {
     for (SeededOutput& s : b.request.seeds) s.is_early = seed % 3 == 0;
     CompileOptions options;
     options.sizes = random.sizes();
-    options.chunk_rows = 64;
+    options.loss_rows = 64;
     options.overwrite_saved = seed % 2 == 0;
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size() + plan.notes.size(), 1U);
@@ -361,18 +361,18 @@ TEST(RowChunks, RandomGraphsInBlocksEqualThePlainGradient) {
   EXPECT_GT(in_blocks, 3 * kGraphs / 20);
 }
 
-// ---- what is not done in chunks ----
+// ---- what is not done in blocks ----
 
 std::string why_whole(const Block& b, CompileOptions options) {
   options.sizes = rows(129);  // sequences of 3 in the blocks that have them
   const Plan plan = compile(b.graph, b.request, options).plan;
   EXPECT_TRUE(plan.loops.empty());
-  expect_equal_in_chunks(b, plan, options.sizes, 6);
+  expect_equal_in_blocks(b, plan, options.sizes, 6);
   return plan.notes.size() == 1 ? plan.notes[0] : testing::PrintToString(plan.notes);
 }
 
 // Each row has an upstream gradient of its own: the weight's gradient is a sum with it inside.
-TEST(RowChunks, AnUpstreamGradientOfEachRowIsWaitedFor) {
+TEST(RowBlocks, AnUpstreamGradientOfEachRowIsWaitedFor) {
   Block b;
   const Value x = b.graph.input("x", {"M", 12});
   b.wants_gradient(x, "d_x");
@@ -380,21 +380,21 @@ TEST(RowChunks, AnUpstreamGradientOfEachRowIsWaitedFor) {
   const Value logits = linear(x, b.parameter("head", {kVocabulary, 12}));
   b.seed(cross_entropy(logits, targets).rows, "loss_rows");
   CompileOptions options;
-  options.chunk_rows = 64;
+  options.loss_rows = 64;
   EXPECT_THAT(why_whole(b, options), HasSubstr("waits for the upstream gradient"));
 }
 
-TEST(RowChunks, WithoutALossThereIsNothingToDoEarly) {
+TEST(RowBlocks, WithoutALossThereIsNothingToDoEarly) {
   Block b;
   llama_block(b);
   CompileOptions options;
-  options.chunk_rows = 64;
+  options.loss_rows = 64;
   EXPECT_THAT(why_whole(b, options),
               HasSubstr("every product of the backward waits for the upstream gradient"));
 }
 
 // Attention over the logits' rows has no result before all blocks are made.
-TEST(RowChunks, WhatACallReadsWholeIsMadeWhole) {
+TEST(RowBlocks, WhatACallReadsWholeIsMadeWhole) {
   Block b;
   biased_head(b, sizes_of_model());
   const Value logits = b.request.outputs[1].value;
@@ -402,21 +402,21 @@ TEST(RowChunks, WhatACallReadsWholeIsMadeWhole) {
       {"mixed", attention(logits, logits, logits,
                           {.heads = 1, .kv_heads = 1, .head_dim = kVocabulary, .sequence = "M"})});
   CompileOptions options;
-  options.chunk_rows = 64;
+  options.loss_rows = 64;
   EXPECT_THAT(why_whole(b, options), HasSubstr("attention reads it whole"));
 }
 
 // The baseline does not take the upstream gradient out of the logits' gradient.
-TEST(RowChunks, UnfusedPlansHaveNone) {
+TEST(RowBlocks, UnfusedPlansHaveNone) {
   Block b;
   llama_model(b, 1, true, sizes_of_model());
   CompileOptions options;
-  options.chunk_rows = 64;
+  options.loss_rows = 64;
   options.fuse = false;
   EXPECT_THAT(why_whole(b, options), HasSubstr("waits for the upstream gradient"));
 }
 
-TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
+TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
   const auto loops = [](int64_t tokens, int64_t vocabulary, int64_t hidden,
                         Objective objective = Objective::memory) {
     Block b;
@@ -429,14 +429,14 @@ TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
     b.request.seeds = {{loss, b.graph.input("scale", {1, 1})}};
     CompileOptions options;
     options.sizes = {{"M", tokens}};
-    options.chunk_rows = kAutomaticChunkRows;
+    options.loss_rows = kAutomaticLossRows;
     options.objective = objective;
     options.rates = h200_rates();
     return compile(b.graph, b.request, options).plan;
   };
   const Plan small = loops(2048, 32768, 256);  // 256 MiB
   EXPECT_TRUE(small.loops.empty());
-  EXPECT_THAT(small.notes.at(0), HasSubstr("[M, 32768] takes 268.4 MB, chunks begin above"));
+  EXPECT_THAT(small.notes.at(0), HasSubstr("[M, 32768] takes 268.4 MB, blocks begin above"));
   // Sums in fp32 are not added to more often than every 4096 rows on an H200.
   EXPECT_EQ(loops(16384, 32768, 256).loops.at(0).rows, 4096);
   EXPECT_EQ(loops(65536, 32768, 256).loops.at(0).rows, 8192);  // an eighth
@@ -449,7 +449,7 @@ TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
 
 // ---- as text ----
 
-TEST(RowChunks, TextIsTheOneThatWasRead) {
+TEST(RowBlocks, TextIsTheOneThatWasRead) {
   Block b;
   llama_model(b, 1, true,
               {.hidden = 256,
@@ -462,11 +462,11 @@ TEST(RowChunks, TextIsTheOneThatWasRead) {
   CompileOptions options;
   options.sizes = {{"M", 4096}};
   options.rates = cpu_rates();
-  options.chunk_rows = kAutomaticChunkRows;
+  options.loss_rows = kAutomaticLossRows;
   options.overwrite_saved = true;
   const std::string now =
       text(compile(b.graph, b.request, options).plan, options.sizes, options.rates);
-  expect_golden("plan/golden/chunks_4096x256_f32_cpu_memory.txt", now);
+  expect_golden("plan/golden/row_blocks_4096x256_f32_cpu_memory.txt", now);
 }
 
 }  // namespace

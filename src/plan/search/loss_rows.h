@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the rows of a block: from the options, or by the rule at kAutomaticChunkRows.
+// Chooses the rows of a block: from the options, or by the rule at kAutomaticLossRows.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace coda {
 
-struct ChunkRows {
+struct LossRows {
   int64_t rows = 0;  // 0: store everything whole
   std::string why_whole{};
 };
 
 // `joint`: a joint graph whose values for blocks were found.
-ChunkRows choose_chunk_rows(const JointGraph& joint, const CompileOptions& options);
+LossRows choose_loss_rows(const JointGraph& joint, const CompileOptions& options);
 
 }  // namespace coda

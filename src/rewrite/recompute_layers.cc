@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rewrite/run_again.h"
+#include "rewrite/recompute_layers.h"
 
 #include <utility>
 
@@ -77,12 +77,12 @@ class Runner {
   // By id: the forward's node is read, because it is a start, takes no product since one, or stands
   // behind the last layer.
   std::vector<bool> is_read_;
-  std::vector<int> again_;  // by id of a forward node: the node that is run again
+  std::vector<int> again_;  // by id of a forward node: its recomputed node
 };
 
 }  // namespace
 
-std::vector<int> run_layers_again(Graph& graph, const std::vector<bool>& forward,
+std::vector<int> recompute_layers(Graph& graph, const std::vector<bool>& forward,
                                   const LayerStarts& starts, const std::vector<int>& gradients) {
   return Runner(graph, forward, starts).run(gradients);
 }

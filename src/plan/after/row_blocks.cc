@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts each step before the loop (if it needs nothing that the loop writes), into it (if it works
 // row by row, or sums over rows into an accumulator), or after it.
-#include "plan/after/row_chunks.h"
+#include "plan/after/row_blocks.h"
 
 #include <algorithm>
 #include <deque>
@@ -25,7 +25,7 @@ struct Uses {
 
 class LoopMaker {
  public:
-  LoopMaker(const Plan& plan, const RowChunksRequest& request)
+  LoopMaker(const Plan& plan, const RowBlocksRequest& request)
       : plan_(plan), request_(request), rows_(request.loop.symbol) {
     for (const PlanTensor& t : plan_.tensors) tensors_[t.decl.name] = &t;
   }
@@ -259,13 +259,13 @@ class LoopMaker {
     for (PlanTensor& t : plan_.tensors) {
       if (local_.contains(t.decl.name)) t.loop = static_cast<int>(plan_.loops.size());
     }
-    RowChunks loop = request_.loop;
+    RowBlocks loop = request_.loop;
     loop.sums.assign(request_.sums.begin(), request_.sums.end());
     plan_.loops.push_back(std::move(loop));
   }
 
   Plan plan_;
-  const RowChunksRequest& request_;
+  const RowBlocksRequest& request_;
   Dim rows_;
   std::map<std::string, const PlanTensor*> tensors_;
   std::deque<PlanTensor> added_;
@@ -280,31 +280,31 @@ class LoopMaker {
 
 }  // namespace
 
-std::string make_row_chunks(Plan& plan, const RowChunksRequest& request) {
+std::string make_row_blocks(Plan& plan, const RowBlocksRequest& request) {
   LoopMaker maker(plan, request);
   std::string refusal = maker.run();
   if (refusal.empty()) plan = maker.take();
   return refusal;
 }
 
-int64_t rows_of_chunk(const RowChunks& loop, const DimValues& sizes) {
+int64_t rows_of_block(const RowBlocks& loop, const DimValues& sizes) {
   return std::min(loop.rows, Dim(loop.symbol).evaluate(sizes));
 }
 
-int64_t chunks_of(const RowChunks& loop, const DimValues& sizes) {
-  const int64_t rows = rows_of_chunk(loop, sizes);
+int64_t row_blocks_of(const RowBlocks& loop, const DimValues& sizes) {
+  const int64_t rows = rows_of_block(loop, sizes);
   return ceil_div(Dim(loop.symbol).evaluate(sizes), rows);
 }
 
-DimValues sizes_of_chunk(const RowChunks& loop, const DimValues& sizes, int64_t chunk) {
-  const int64_t rows = rows_of_chunk(loop, sizes);
+DimValues sizes_of_row_block(const RowBlocks& loop, const DimValues& sizes, int64_t block) {
+  const int64_t rows = rows_of_block(loop, sizes);
   const int64_t all = Dim(loop.symbol).evaluate(sizes);
   DimValues inside = sizes;
-  inside[loop.symbol] = std::min(rows, all - chunk * rows);
+  inside[loop.symbol] = std::min(rows, all - block * rows);
   return inside;
 }
 
-bool is_sliced(const TensorDecl& decl, const RowChunks& loop) {
+bool is_sliced(const TensorDecl& decl, const RowBlocks& loop) {
   return decl.shape.rows == Dim(loop.symbol);
 }
 

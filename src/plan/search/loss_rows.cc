@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The automatic rule weighs memory against reading weights, or updating gradients, once per block.
-#include "plan/search/chunk_rows.h"
+#include "plan/search/loss_rows.h"
 
 #include <algorithm>
 #include <bit>
@@ -38,23 +38,23 @@ std::string mb(int64_t bytes) {
 
 }  // namespace
 
-ChunkRows choose_chunk_rows(const JointGraph& joint, const CompileOptions& options) {
-  if (joint.chunked.widest < 0) return {0, joint.chunked.refusal};
-  if (options.chunk_rows > 0) return {in_spans(options.chunk_rows)};
-  const Shape& shape = joint.graph->node(joint.chunked.widest).shape;
+LossRows choose_loss_rows(const JointGraph& joint, const CompileOptions& options) {
+  if (joint.row_blocks.widest < 0) return {0, joint.row_blocks.refusal};
+  if (options.loss_rows > 0) return {in_spans(options.loss_rows)};
+  const Shape& shape = joint.graph->node(joint.row_blocks.widest).shape;
   const int64_t all = shape.rows.evaluate(options.sizes);
   const int64_t row = shape.cols.evaluate(options.sizes) * size_of(options.storage);
   if (all * row <= kWholeUpTo) {
-    return {0, shape.text() + " takes " + mb(all * row) + ", chunks begin above " + mb(kWholeUpTo)};
+    return {0, shape.text() + " takes " + mb(all * row) + ", blocks begin above " + mb(kWholeUpTo)};
   }
   int64_t rows = in_spans(std::max(ceil_div(kBlock, row), all / kMostBlocks));
-  if (!joint.chunked.sums.empty()) {
+  if (!joint.row_blocks.sums.empty()) {
     const int64_t most =
         options.objective == Objective::speed ? all : in_spans(ceil_div(all, int64_t{2}));
     rows = std::max(rows, std::min(rows_for_sums(options.rates), most));
   }
   int64_t sums = 0;
-  for (int id : joint.chunked.sums) {
+  for (int id : joint.row_blocks.sums) {
     const Shape& sum = joint.graph->node(id).shape;
     sums +=
         sum.rows.evaluate(options.sizes) * sum.cols.evaluate(options.sizes) * size_of(DType::f32);

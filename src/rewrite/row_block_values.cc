@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rewrite/chunked_values.h"
+#include "rewrite/row_block_values.h"
 
 #include <algorithm>
 #include <optional>
@@ -26,25 +26,25 @@ class Finder {
     live_ = reached_from(graph_, roots);
     readers_.emplace(graph_, live_);
     find_waiting(request);
-    chunks_.may_write_gradients = may_write(request);
+    blocks_.may_write_gradients = may_write(request);
   }
 
-  ChunkedValues run() {
-    chunks_.widest = find_widest();
-    if (chunks_.widest < 0) {
-      chunks_.refusal = "every product of the backward waits for the upstream gradient";
-      return chunks_;
+  RowBlockValues run() {
+    blocks_.widest = find_widest();
+    if (blocks_.widest < 0) {
+      blocks_.refusal = "every product of the backward waits for the upstream gradient";
+      return blocks_;
     }
-    chunks_.symbol = graph_.node(chunks_.widest).shape.rows.text();
+    blocks_.symbol = graph_.node(blocks_.widest).shape.rows.text();
     collect_values();
-    for (int v : chunks_.values) look_at_readers(v);
-    if (!chunks_.refusal.empty()) {
-      ChunkedValues none;
-      none.refusal = chunks_.refusal;
+    for (int v : blocks_.values) look_at_readers(v);
+    if (!blocks_.refusal.empty()) {
+      RowBlockValues none;
+      none.refusal = blocks_.refusal;
       return none;
     }
-    chunks_.early.assign(early_.begin(), early_.end());
-    return chunks_;
+    blocks_.early.assign(early_.begin(), early_.end());
+    return blocks_;
   }
 
  private:
@@ -63,7 +63,7 @@ class Finder {
            n.shape.text();
   }
   void refuse(const std::string& why) {
-    if (chunks_.refusal.empty()) chunks_.refusal = why;
+    if (blocks_.refusal.empty()) blocks_.refusal = why;
   }
 
   // Nodes that depend on what only the backward is given.
@@ -79,7 +79,7 @@ class Finder {
     }
   }
 
-  // Whether the forward may write the caller's gradients, chunk after chunk: it knows all that they
+  // Whether the forward may write the caller's gradients, block after block: it knows all that they
   // are multiplied by, they hold nothing that is added to, and adding rounds to fp32.
   static bool may_write(const CompileRequest& request) {
     return std::ranges::all_of(request.seeds, &SeededOutput::is_early) &&
@@ -113,10 +113,10 @@ class Finder {
   // Everything that is linked to the widest value without a product between.
   void collect_values() {
     std::set<int> seen;
-    std::vector<int> pending{chunks_.widest};
+    std::vector<int> pending{blocks_.widest};
     const auto visit = [&](int id) {
       const bool has_rows =
-          graph_.node(id).shape.is_tensor() && graph_.node(id).shape.rows == Dim(chunks_.symbol);
+          graph_.node(id).shape.is_tensor() && graph_.node(id).shape.rows == Dim(blocks_.symbol);
       if (has_rows && live(id) && !is_leaf(id)) pending.push_back(id);
     };
     while (!pending.empty()) {
@@ -129,7 +129,7 @@ class Finder {
         if (graph_.node(reader).op != Op::matmul) visit(reader);
       }
     }
-    chunks_.values.assign(seen.begin(), seen.end());
+    blocks_.values.assign(seen.begin(), seen.end());
     of_values_.assign(static_cast<size_t>(graph_.size()), false);
     for (int id = 0; id < graph_.size(); ++id) {
       const std::vector<int>& operands = graph_.node(id).operands;
@@ -172,13 +172,13 @@ class Finder {
     for (int reader : readers_->of(id)) {
       if (graph_.node(reader).op == Op::opaque) refuse(describe(reader) + " reads its products");
     }
-    const int sum = chunks_.may_write_gradients ? multiple_of(id) : id;
+    const int sum = blocks_.may_write_gradients ? multiple_of(id) : id;
     need(sum);
-    if (std::find(chunks_.sums.begin(), chunks_.sums.end(), sum) == chunks_.sums.end())
-      chunks_.sums.push_back(sum);
+    if (std::find(blocks_.sums.begin(), blocks_.sums.end(), sum) == blocks_.sums.end())
+      blocks_.sums.push_back(sum);
   }
 
-  // What a product is multiplied by on its way to a gradient, done with each chunk of it: a sum of
+  // What a product is multiplied by on its way to a gradient, done with each block of it: a sum of
   // multiples is the multiple of the sum. The product itself where a call reads the multiple for
   // more than to add to it.
   int multiple_of(int product) const {
@@ -199,7 +199,7 @@ class Finder {
     return calls_add ? end : product;
   }
 
-  // A number or a vector that is known before the first chunk: of the forward, but of none of the
+  // A number or a vector that is known before the first block: of the forward, but of none of the
   // values, or made of such.
   bool is_known(int id) const {
     const Node& n = graph_.node(id);
@@ -220,7 +220,7 @@ class Finder {
   const JointGraph& joint_;
   const Graph& graph_;
   const DimValues& sizes_;
-  ChunkedValues chunks_;
+  RowBlockValues blocks_;
   std::vector<bool> live_;
   std::optional<Readers> readers_;
   std::vector<bool> waits_;
@@ -230,12 +230,12 @@ class Finder {
 
 }  // namespace
 
-bool ChunkedValues::may_be_gradient(int id) const {
+bool RowBlockValues::may_be_gradient(int id) const {
   return may_write_gradients && std::ranges::find(sums, id) != sums.end();
 }
 
-ChunkedValues find_chunked_values(const JointGraph& joint, const CompileRequest& request,
-                                  const std::vector<int>& gradients, const DimValues& sizes) {
+RowBlockValues find_row_block_values(const JointGraph& joint, const CompileRequest& request,
+                                     const std::vector<int>& gradients, const DimValues& sizes) {
   return Finder(joint, request, gradients, sizes).run();
 }
 

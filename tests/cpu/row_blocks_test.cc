@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses made in chunks of rows on the CPU backend: within the error contract, like plans that
+// Losses made in blocks of rows on the CPU backend: within the error contract, like plans that
 // store logits whole; the same bits for any number of threads, with memory poisoned before every
 // block; and a row's loss does not depend on the blocks.
 #include <gtest/gtest.h>
@@ -12,13 +12,13 @@ namespace coda {
 namespace {
 
 // Ragged on purpose: the last block has 6 rows.
-const LlamaSizes kChunkSizes{.hidden = 36,
-                             .heads = 3,
-                             .kv_heads = 1,
-                             .head_dim = 12,
-                             .mlp = 44,
-                             .vocab = 131,
-                             .sequence = 10};
+const LlamaSizes kBlockRows{.hidden = 36,
+                            .heads = 3,
+                            .kv_heads = 1,
+                            .head_dim = 12,
+                            .mlp = 44,
+                            .vocab = 131,
+                            .sequence = 10};
 const DimValues kRows{{"M", 70}};
 
 struct Model {
@@ -27,14 +27,14 @@ struct Model {
 };
 const std::vector<Model>& models() {
   static const std::vector<Model> all{
-      {"llama_tied", [](Block& b) { llama_model(b, 1, true, kChunkSizes); }},
-      {"llama_untied", [](Block& b) { llama_model(b, 1, false, kChunkSizes); }},
-      {"gpt2", [](Block& b) { gpt2_model(b, 1, kChunkSizes); }},
+      {"llama_tied", [](Block& b) { llama_model(b, 1, true, kBlockRows); }},
+      {"llama_untied", [](Block& b) { llama_model(b, 1, false, kBlockRows); }},
+      {"gpt2", [](Block& b) { gpt2_model(b, 1, kBlockRows); }},
   };
   return all;
 }
 
-class RowChunksOnCpu : public testing::TestWithParam<std::tuple<size_t, DType>> {
+class RowBlocksOnCpu : public testing::TestWithParam<std::tuple<size_t, DType>> {
  protected:
   const Model& model() const { return models()[std::get<0>(GetParam())]; }
   DType storage() const { return std::get<1>(GetParam()); }
@@ -45,19 +45,19 @@ class RowChunksOnCpu : public testing::TestWithParam<std::tuple<size_t, DType>> 
     // As a trainer has it, of one of the types.
     for (SeededOutput& seed : b.request.seeds) seed.is_early = storage() == DType::bf16;
   }
-  Plan plan(const Block& b, int64_t chunk_rows, bool overwrite = true) const {
+  Plan plan(const Block& b, int64_t loss_rows, bool overwrite = true) const {
     CompileOptions options;
     options.sizes = kRows;
     options.storage = storage();
     options.overwrite_saved = overwrite;
-    options.chunk_rows = chunk_rows;
+    options.loss_rows = loss_rows;
     Plan plan = compile(b.graph, b.request, options).plan;
-    EXPECT_EQ(plan.loops.size(), chunk_rows > 0 ? 1U : 0U);
+    EXPECT_EQ(plan.loops.size(), loss_rows > 0 ? 1U : 0U);
     return plan;
   }
 };
 
-TEST_P(RowChunksOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
+TEST_P(RowBlocksOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
   constexpr uint64_t kSeeds = 8;
   Block b;
   build(b);
@@ -68,7 +68,7 @@ TEST_P(RowChunksOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
   expect_contract(error_ratios(b, plan(b, 64), op_by_op, kRows, inputs));
 }
 
-TEST_P(RowChunksOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
+TEST_P(RowBlocksOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   Block b;
   build(b);
   const Values inputs = realistic_inputs(b, kRows, 7, 16);
@@ -83,7 +83,7 @@ TEST_P(RowChunksOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   }
 }
 
-TEST_P(RowChunksOnCpu, ALossIsBitwiseThatOfThePlanWithoutBlocks) {
+TEST_P(RowBlocksOnCpu, ALossIsBitwiseThatOfThePlanWithoutBlocks) {
   Block b;
   build(b);
   const Values inputs = realistic_inputs(b, kRows, 8, 16);
@@ -96,7 +96,7 @@ TEST_P(RowChunksOnCpu, ALossIsBitwiseThatOfThePlanWithoutBlocks) {
 }
 
 // Gradients that hold something already are added to, once.
-TEST_P(RowChunksOnCpu, GradientsAreAddedTo) {
+TEST_P(RowBlocksOnCpu, GradientsAreAddedTo) {
   Block b;
   build(b);
   const Values inputs = realistic_inputs(b, kRows, 9, 16);
@@ -115,7 +115,7 @@ TEST_P(RowChunksOnCpu, GradientsAreAddedTo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RowChunksOnCpu,
+INSTANTIATE_TEST_SUITE_P(Models, RowBlocksOnCpu,
                          testing::Combine(testing::Range<size_t>(0, 3),
                                           testing::Values(DType::f32, DType::bf16)),
                          [](const auto& info) {

@@ -91,7 +91,7 @@ Results run(int64_t count, int64_t rows) {
   return {out.values(), s.values(), session.arena_bytes()};
 }
 
-TEST(RowChunks, AnyNumberOfRowsABlockGivesTheResultsOfAllAtOnce) {
+TEST(RowBlocks, AnyNumberOfRowsABlockGivesTheResultsOfAllAtOnce) {
   for (const int64_t count : {1, 2, 7, 12}) {
     const Results whole = run(count, count);
     for (const int64_t rows : {1, 2, 3, 5, 7, 100}) {
@@ -105,7 +105,7 @@ TEST(RowChunks, AnyNumberOfRowsABlockGivesTheResultsOfAllAtOnce) {
 
 // So a GPU's copy engine can read the logits of a vocabulary of any size. Vectors and fp32 are
 // dense.
-TEST(RowChunks, RowsOf16BitsThatOnlyTheLoopSeesBeginAtMultiplesOf16Bytes) {
+TEST(RowBlocks, RowsOf16BitsThatOnlyTheLoopSeesBeginAtMultiplesOf16Bytes) {
   Plan plan = plan_in_blocks(5);
   for (const int y : {2, 3}) plan.tensors[y].decl.dtype = DType::bf16;
   const auto typed = [](Program& program) {
@@ -131,7 +131,7 @@ TEST(RowChunks, RowsOf16BitsThatOnlyTheLoopSeesBeginAtMultiplesOf16Bytes) {
   EXPECT_LT(relative_error(s.values(), run(12, 12).s), 1e-2);
 }
 
-TEST(RowChunks, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {
+TEST(RowBlocks, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {
   constexpr int64_t kRow = 70 * 4;
   const auto lines = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
   for (const int64_t rows : {1, 8, 50}) {
@@ -142,7 +142,7 @@ TEST(RowChunks, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {
 
 // A tensor that is not the loop's keeps its memory from the first block to the last, though no
 // step behind the one that reads it is in its way.
-TEST(RowChunks, WhatAllBlocksReadIsNotOverwrittenByTheFirst) {
+TEST(RowBlocks, WhatAllBlocksReadIsNotOverwrittenByTheFirst) {
   Plan plan = plan_in_blocks(2);
   plan.tensors[0].role = TensorRole::temporary;
   plan.tensors.push_back(loop_tensor("given", {Dim("M"), 3}, TensorRole::input));
@@ -171,7 +171,7 @@ std::string refusal(const Plan& plan) {
   return "accepted";
 }
 
-TEST(RowChunks, ALoopThatCannotBeRunIsRefused) {
+TEST(RowBlocks, ALoopThatCannotBeRunIsRefused) {
   EXPECT_EQ(refusal(plan_in_blocks(3)), "accepted");
 
   Plan plan = plan_in_blocks(3);  // partials along columns end every 64 rows
@@ -180,13 +180,13 @@ TEST(RowChunks, ALoopThatCannotBeRunIsRefused) {
   plan.forward.erase(plan.forward.begin() + 2);
   plan.tensors[4].decl.kind = TensorKind::column_partial;
   plan.tensors[4].loop = -1;
-  EXPECT_THAT(refusal(plan), HasSubstr("partial 'p' cannot be cut into chunks of 3 rows"));
+  EXPECT_THAT(refusal(plan), HasSubstr("partial 'p' cannot be cut into blocks of 3 rows"));
   plan.loops[0].rows = 64;
   EXPECT_EQ(refusal(plan), "accepted");
 
   plan = plan_in_blocks(3);
   plan.forward[3].later = parse_program("program d {\n store(y, tile(z[M, 70]) * 1)\n}");
-  EXPECT_THAT(refusal(plan), HasSubstr("step 'd' has other tensors in later chunks"));
+  EXPECT_THAT(refusal(plan), HasSubstr("step 'd' has other tensors in later blocks"));
 
   plan = plan_in_blocks(3);
   OpaqueCall call;
@@ -194,7 +194,7 @@ TEST(RowChunks, ALoopThatCannotBeRunIsRefused) {
   call.inputs = {"x", "w"};
   call.outputs = {"y"};
   plan.forward[0].work = call;
-  EXPECT_THAT(refusal(plan), HasSubstr("calls a function in a loop over row chunks"));
+  EXPECT_THAT(refusal(plan), HasSubstr("calls a function in a loop over row blocks"));
 
   plan = plan_in_blocks(3);
   plan.forward[3].loop = -1;
@@ -202,7 +202,7 @@ TEST(RowChunks, ALoopThatCannotBeRunIsRefused) {
 
   plan = plan_in_blocks(3);
   plan.loops.clear();
-  EXPECT_THAT(refusal(plan), HasSubstr("the plan has no loop over row chunks 0"));
+  EXPECT_THAT(refusal(plan), HasSubstr("the plan has no loop over row blocks 0"));
 }
 
 }  // namespace

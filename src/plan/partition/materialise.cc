@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rebuilds the joint graph node by node. Each value has up to two forms: as it is, and as a tile
 // can load it.
-#include "plan/partition/through_memory.h"
+#include "plan/partition/materialise.h"
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ class MemoryPass {
     tile_ = value_;
   }
 
-  ThroughMemory run() {
+  Materialised run() {
     std::vector<int> roots = from_.outputs;
     for (int id : from_.gradients) {
       if (id >= 0) roots.push_back(id);
@@ -47,8 +47,8 @@ class MemoryPass {
       value_[static_cast<size_t>(id)] = v.id;
       note(v, id);
     }
-    for (int id : from_.chunked.early) {
-      if (is_made(id) && !from_.chunked.may_be_gradient(id))
+    for (int id : from_.row_blocks.early) {
+      if (is_made(id) && !from_.row_blocks.may_be_gradient(id))
         owned_.insert(value_[static_cast<size_t>(id)]);
     }
     JointGraph& to = out_.joint;
@@ -179,7 +179,7 @@ class MemoryPass {
   int root(int id, bool forward, bool is_copy = false) {
     Value v = value(id);
     const bool earlier =
-        !forward && from_.forward[static_cast<size_t>(id)] && !from_.chunked.may_be_gradient(id);
+        !forward && from_.forward[static_cast<size_t>(id)] && !from_.row_blocks.may_be_gradient(id);
     if (is_copy || earlier || node(v).op == Op::slice_columns) v = copy(tile(id));
     const auto is_own = [this](Value x) {
       const Node& made = node(x);
@@ -237,7 +237,7 @@ class MemoryPass {
     const bool can_be = is_result(v) ? can_add(node(graph().value(node(v).operands[0])))
                                      : is_written(v) && !has_views;
     const bool earlier = from_.forward[static_cast<size_t>(id)] && !is_forward_ &&
-                         !from_.chunked.may_be_gradient(id);
+                         !from_.row_blocks.may_be_gradient(id);
     const bool is_own = can_be && !earlier && uses_[static_cast<size_t>(id)] == 1;
     if (!is_own) v = sum_with_zero(tile(id));
     while (!owned_.insert(v.id).second) v = sum_with_zero(v);
@@ -461,12 +461,13 @@ class MemoryPass {
     };
     to.candidates = {map(from_.candidates.column_factors), map(from_.candidates.row_factors),
                      map(from_.candidates.row_affine)};
-    to.chunked = from_.chunked;
-    to.chunked.values = map(from_.chunked.values);
-    to.chunked.sums = map(from_.chunked.sums);
-    to.chunked.early = map(from_.chunked.early);
+    to.row_blocks = from_.row_blocks;
+    to.row_blocks.values = map(from_.row_blocks.values);
+    to.row_blocks.sums = map(from_.row_blocks.sums);
+    to.row_blocks.early = map(from_.row_blocks.early);
     for (const std::vector<int>& of_layer : from_.starts) to.starts.push_back(map(of_layer));
-    if (to.chunked.widest >= 0) to.chunked.widest = value_[static_cast<size_t>(to.chunked.widest)];
+    if (to.row_blocks.widest >= 0)
+      to.row_blocks.widest = value_[static_cast<size_t>(to.row_blocks.widest)];
     out_.origin.resize(static_cast<size_t>(graph().size()), -1);
   }
 
@@ -475,7 +476,7 @@ class MemoryPass {
   const std::set<int>& apart_;
   const std::set<size_t>& wide_;
   std::set<int> multiplied_;  // nodes of the source whose stored value a GEMM reads
-  ThroughMemory out_;
+  Materialised out_;
   bool is_forward_ = true;  // of the current node
   std::vector<int> uses_;   // by node of the source: number of readers
   std::vector<int> value_;  // by node of the source: its replacement
@@ -492,8 +493,8 @@ int stored_value(const Graph& graph, int id) {
   return call.name == kStoredCall ? call.operands[0] : -1;
 }
 
-ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart,
-                             const std::set<size_t>& wide) {
+Materialised materialise(const JointGraph& joint, const std::set<int>& apart,
+                         const std::set<size_t>& wide) {
   return MemoryPass(joint, apart, wide).run();
 }
 

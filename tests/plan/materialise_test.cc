@@ -2,7 +2,7 @@
 // What a tile does not hold passes through memory: views of computed values, vectors that are
 // slices or joined, two layouts of pairs, pairs of pairs. Every such graph compiles, with and
 // without epilogues, and its plan computes what the graph says, forward and backward.
-#include "plan/partition/through_memory.h"
+#include "plan/partition/materialise.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ TEST_P(NaturalGraph, ComputesWhatTheGraphSays) {
   expect_as_written(b);
 }
 
-INSTANTIATE_TEST_SUITE_P(ThroughMemory, NaturalGraph, testing::ValuesIn(kNatural),
+INSTANTIATE_TEST_SUITE_P(Materialised, NaturalGraph, testing::ValuesIn(kNatural),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // A gradient that is added to what the caller has, one part of it a result of a call that cannot
@@ -187,7 +187,7 @@ TEST(WhatFits, HasNoCallBetween) {
   Block b;
   llama_block(b);
   const JointGraph joint = rewrite_jointly(b.graph, b.request, {}, true);
-  const JointGraph laid = through_memory(joint, {}).joint;
+  const JointGraph laid = materialise(joint, {}).joint;
   for (int id = 0; id < laid.graph->size(); ++id) EXPECT_LT(stored_value(*laid.graph, id), 0);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares, for each value, the bytes that several programs load to recompute it with the bytes to
 // store it.
-#include "plan/partition/made_again.h"
+#include "plan/partition/worth_storing.h"
 
 #include <algorithm>
 #include <set>
