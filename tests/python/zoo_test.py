@@ -55,7 +55,7 @@ class Zoo(unittest.TestCase):
             (name, dtype), expected = rows[int.from_bytes(digest[4 * i:4 * i + 4]) % len(rows)]
             with self.subTest(model=name, dtype=dtype):
                 torch._dynamo.reset()
-                row = zoo.one(name, dtype)
+                row = zoo.row_of(name, dtype)
                 self.assertGreaterEqual((row["fused"], row["layers"]), expected)
                 self.assertFalse(zoo.is_wrong(row), row)
 
