@@ -70,6 +70,7 @@ torch.fx.passes.utils.fuser_utils.fuse_as_graphmodule (gm, nodes, module_name, \
 partition_lookup_table=None, *, always_return_tuple=False)
 torch.fx.traceback.preserve_node_meta (enable=True)
 torch.nn.parallel.DistributedDataParallel._get_active_ddp_module ()
+torch.utils._python_dispatch.TorchDispatchMode (_dispatch_key=None)
 torch.utils._pytree.tree_flatten (tree, is_leaf=None)
 torch.utils._pytree.tree_leaves (tree, is_leaf=None)
 torch.utils._pytree.tree_map (func, tree, *rests, is_leaf=None)

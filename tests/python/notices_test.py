@@ -90,7 +90,7 @@ class Gpus(unittest.TestCase):
         why = "an A100 has no kernels for 8-bit floats (sm90 does, on an H100 or H200)"
         asked = []
 
-        def fuse(module, inputs, report, options):
+        def fuse(module, inputs, report, options, **_):
             asked.append(options.products)
             return module
 

@@ -23,7 +23,7 @@ import contextlib
 import dataclasses
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,9 +32,10 @@ from torch.backends import cuda
 
 from coda_cpp._attention import ATTENTION, is_fastest
 from coda_cpp.session import is_new_gpu
-from coda_cpp.torch_backend import documents, mask_proof, written_out
+from coda_cpp.torch_backend import (
+    documents, flex, flex_checks, higher_order, mask_proof, written_out)
 from coda_cpp.torch_backend.graph_edits import insert, replace
-from coda_cpp.torch_backend.layout import hint, is_one, same
+from coda_cpp.torch_backend.layout import NotUnderstood, hint, is_one, same
 
 _aten = torch.ops.aten
 FULL, CAUSAL, PACKED = "coda_full", "coda_causal", "coda_packed"  # in an input's meta
@@ -100,21 +101,27 @@ def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
 @dataclasses.dataclass
 class Told:
     """Numbers of calls: without a mask that hides nothing; with is_causal instead of a mask; within
-    documents; those that were written out and are now one operation; and those of PyTorch's that
-    are now coda_cpp::attention."""
+    documents; those that were written out and are now one operation; those of PyTorch's that
+    are now coda_cpp::attention; and those of FlexAttention that no longer are."""
 
     full: int = 0
     causal: int = 0
     packed: int = 0
     written_out: int = 0
     own: int = 0
+    flex: int = 0
 
 
 class Masks:
     """The masks of a graph that hide nothing, the causal ones, and those of packed documents."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: fx.Graph, calls: Mapping[int, fx.Node], around: Sequence[fx.Node],
+                 checks: flex_checks.Checks) -> None:
+        """`calls`: the calls of stand-ins. `around`: the calls of the blocks that contain the
+        graph, the innermost first. `checks` gets those of FlexAttention."""
+        self._graph, self._calls, self._around, self._checks = graph, calls, around, checks
+        self._begins: dict[Any, tuple[fx.Node, ...]] = {}  # bounds, by flex.Call.documents
+        self.refused: dict[fx.Node, str] = {}  # FlexAttention that stays, and why
         self._written = mask_proof.written(graph)
         self._prover = mask_proof.Prover(self._written)
         self._bounds: dict[fx.Node, tuple[fx.Node, ...]] = {}
@@ -183,9 +190,12 @@ class Masks:
         passes heads of keys and values without repetition. Calls with masks of packed documents
         become calls of documents.ATTENTION. Attention that is written out becomes one call."""
         told = Told()
+        self._graph.eliminate_dead_code()  # FlexAttention's log-sum-exp
         for node in list(self._graph.nodes):
             if node.target is written_out.PRODUCT:
                 told.written_out += self._call_of_formula(node)
+            if node.target is higher_order.SUBGRAPH:
+                told.flex += self._call_of_flex(node)  # its result is visited later
             if node.target is not _ATTENTION:
                 continue
             arguments = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
@@ -291,6 +301,54 @@ class Masks:
             return False
         written_out.erase(weights)
         return True
+
+    def _call_of_flex(self, node: fx.Node) -> bool:
+        """Replaces a stand-in of FlexAttention by one call, if its functions and its block mask are
+        understood. Returns whether it was replaced."""
+        call = self._calls[node.args[2]]
+        if call.target is not flex.FLEX:
+            return False
+        try:
+            self._replace(node, flex.recognised(node, call, self._around, self._checks))
+        except NotUnderstood as why:
+            self.refused[node] = str(why)
+            return False
+        return True
+
+    def _replace(self, node: fx.Node, found: flex.Call) -> None:
+        """Replaces a stand-in of FlexAttention."""
+        if self._written & {found.query, found.key, found.value}:
+            raise NotUnderstood("its operands are written in place")
+        (out,) = node.users
+        arguments = {"query": found.query, "key": found.key, "value": found.value}
+        _narrow(arguments)
+        names, dtype = ("query", "key", "value"), out.meta["val"].dtype  # autocast converts
+        for name in names:
+            if arguments[name].meta["val"].dtype != dtype:
+                arguments[name] = insert(node, _aten.to.dtype, arguments[name], dtype)
+        query, key, value = (arguments[name].meta["val"] for name in names)
+        form, is_plain = found.form, not found.softcap and not found.form.window
+        may_call = same(query.shape[2], key.shape[2]) and has_kernels(query, value)
+        if form.has_documents and not all(map(same, key.shape, value.shape)) or not (
+                may_call or has_documents(query) if form.has_documents else may_call or is_plain):
+            raise NotUnderstood("there is no kernel for its window, documents or soft-cap")
+        found.prove()
+        if form.has_documents:
+            if found.documents not in self._begins:
+                begins = found.begins(node)
+                made = insert(node, documents.BOUNDS, begins, like=begins)
+                self._begins[found.documents] = tuple(
+                    insert(node, operator.getitem, made, i, like=begins) for i in range(3))
+            _pack(out, arguments | {"scale": found.scale}, self._begins[found.documents],
+                  form.window - 1 if form.window else None, found.softcap)
+        elif is_plain:
+            out.target, out.args = _ATTENTION, (
+                *map(arguments.get, names), None, 0.0, form.causal)
+            out.kwargs = {"scale": found.scale,
+                          "enable_gqa": not same(query.shape[1], key.shape[1])}
+        else:
+            _put_own(out, arguments, form.causal, form.window, found.softcap, found.scale)
+        self._graph.erase_node(node)
 
 
 def _put_own(node: fx.Node, arguments: dict[str, Any], causal: bool, window: int, softcap: float,

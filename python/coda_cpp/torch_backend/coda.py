@@ -29,7 +29,7 @@ from coda_cpp._core import Error, InternalError
 from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
-    attention, equal_layers, floats, higher_order, last_region, linears, measure,
+    attention, equal_layers, flex_checks, floats, higher_order, last_region, linears, measure,
     options as choices, strides)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
@@ -56,11 +56,12 @@ def _short(node: fx.Node) -> str:
 @_use_lazy_graph_module(True)  # intermediate graphs are read; only the last one is called
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options: Options,
          facts: Sequence[dict[str, Any]] | None = None,
-         kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
-    """The module with its regions as operators, or the module itself if nothing changes. facts and
-    kinds: see Normal."""
+         kinds: dict[Any, fx.Graph] | None = None, around: Sequence[fx.Node] = (),
+         checks: flex_checks.Checks | None = None) -> fx.GraphModule:
+    """The module with its regions as operators, or the module itself if nothing changes. facts,
+    kinds, around and checks: see Normal."""
     try:
-        normal = Normal(module, inputs, facts, kinds)
+        normal = Normal(module, inputs, facts, kinds, around, checks)
     except NotUnderstood as why:
         report.left.append(f"all: {why}")
         report.layers += linears.unseen(module, str(why))
@@ -128,7 +129,9 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
         elif node.target is higher_order.SUBGRAPH:
-            changes |= _put_back(normal, fused, node, report, options)
+            if node in normal.masks.refused:
+                left[f"flex_attention: {normal.masks.refused[node]}"] += 1
+            changes |= _put_back(normal, fused, node, report, options, around, checks)
         elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):
             why = f": {normal.refused[node]}" if node in normal.refused else ""
@@ -146,7 +149,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
 
 
 def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
-              options: Options) -> bool:
+              options: Options, around: Sequence[fx.Node], checks: flex_checks.Checks | None
+              ) -> bool:
     """Replaces the stand-in node by its call. A block of checkpointing is fused separately. Returns
     whether the block changed."""
     call = normal.calls[node.args[2]]
@@ -159,7 +163,7 @@ def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Repo
                   for operand in operands]
         with higher_order.as_called(node):
             made = fuse(block, inputs, report, options, [normal.facts(o) for o in operands],
-                        normal.kinds)
+                        normal.kinds, (call, *around), checks)
     changes = made is not block
     back = higher_order.put_back(fused, node, call, made if changes else None)
     if changes:
@@ -242,8 +246,9 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         report.notes.append(why)
         warn_once(why)
         chosen = dataclasses.replace(chosen, products="")
+    checks = flex_checks.Checks(inputs)
     try:
-        fused = fuse(module, inputs, report, chosen)
+        fused = fuse(module, inputs, report, chosen, checks=checks)
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs unchanged)
         if chosen.strict:
             raise
@@ -275,7 +280,9 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         unfused = inner(module, inputs)  # raises if the inner compiler itself does not work
         warn_once(f"left to PyTorch: all: {reason(why)}")
         return unfused
-    return _without_autocast(compiled) if torch._C._is_any_autocast_enabled() else compiled
+    if torch._C._is_any_autocast_enabled():
+        compiled = _without_autocast(compiled)
+    return checks.guarded(compiled, lambda given: _inner(run_by, module)(module, given))
 
 
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:

@@ -172,7 +172,7 @@ def node_may_write(node: fx.Node) -> bool:
     return bool(is_in_place or is_asked_for)
 
 
-def _given(node: fx.Node, call: fx.Node) -> dict[fx.Node, Any]:
+def given(node: fx.Node, call: fx.Node) -> dict[fx.Node, Any]:
     """Maps the operands of the call to the operands of its stand-in."""
     tensors, numbers = _operands(call)
     return {**dict(zip(tensors, node.args[0], strict=True)),
@@ -181,8 +181,8 @@ def _given(node: fx.Node, call: fx.Node) -> dict[fx.Node, Any]:
 
 def operands(node: fx.Node, call: fx.Node) -> list[Any]:
     """The operands of a stand-in's block, in the block's order."""
-    given = _given(node, call)
-    return [given[arg] if isinstance(arg, fx.Node) else arg for arg in call.args[1:]]
+    found = given(node, call)
+    return [found[arg] if isinstance(arg, fx.Node) else arg for arg in call.args[1:]]
 
 
 @contextlib.contextmanager
@@ -199,7 +199,7 @@ def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
     """Replaces the stand-in by its call, which is returned. The call's subgraph is `block` if it
     was fused; otherwise the call runs under its autocast state. Subgraphs keep Dynamo's names,
     because caches identify graphs by their text."""
-    graph, new = module.graph, _given(node, call)
+    graph, new = module.graph, given(node, call)
     section = node.meta.get(AUTOCAST) if block is None else None
     with graph.inserting_before(node):
         for body in call.all_input_nodes:

@@ -14,7 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from coda_cpp._core import Error
 from coda_cpp.torch_backend import (
-    attention, autocast, canonical, higher_order, loss_forms, row_order, strides, trace, writes)
+    attention, autocast, canonical, flex_checks, higher_order, loss_forms, row_order, strides,
+    trace, writes)
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
@@ -31,9 +32,10 @@ class Normal:
 
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
                  facts: Sequence[dict[str, Any]] | None = None,
-                 kinds: dict[Any, fx.Graph] | None = None) -> None:
+                 kinds: dict[Any, fx.Graph] | None = None, around: Sequence[fx.Node] = (),
+                 checks: flex_checks.Checks | None = None) -> None:
         """`facts`: metadata of the inputs, if the module is a part of another module. `kinds`: see
-        trace.trace()."""
+        trace.trace(). `around` and `checks`: see attention.Masks."""
         facts = facts or [{NEEDS: _requires_grad(given),
                            WEIGHT: isinstance(given, torch.nn.Parameter)} for given in inputs]
         # Dynamo's fake tensors, whose sizes may be symbols; the inputs themselves are real tensors.
@@ -61,7 +63,7 @@ class Normal:
         canonical.merge_conversions(graph)
         row_order.rewrite(graph)
         loss_forms.rewrite(graph)
-        self.masks = attention.Masks(graph)
+        self.masks = attention.Masks(graph, self.calls, around, checks or flex_checks.Checks())
         self.told = self.masks.tell()
         _mark_needs(graph, written.memory())
         self.refused: dict[fx.Node, str] = {}

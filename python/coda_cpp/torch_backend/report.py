@@ -156,13 +156,14 @@ class Report:
     packed: int = 0  # calls of attention whose mask was replaced by the documents' bounds
     written_out: int = 0  # attention as products and a softmax that became one operation
     own: int = 0  # calls of PyTorch's attention that became coda_cpp::attention
+    flex: int = 0  # calls of FlexAttention that became attention with the same mask and soft-cap
     notes: list[str] = dataclasses.field(default_factory=list)  # further information for the user
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> Report:
         """The combined report of several graphs of one model."""
         made = cls()
-        for field in ("full", "causal", "packed", "written_out", "own"):
+        for field in ("full", "causal", "packed", "written_out", "own", "flex"):
             setattr(made, field, sum(getattr(report, field) for report in reports))
         for field in ("taken", "without_gain", "layers", "left"):
             setattr(made, field, [one for report in reports for one in getattr(report, field)])
@@ -220,6 +221,9 @@ class Report:
         if self.own:
             lines.append(f"{_count(self.own, 'call')} of attention by coda-cpp's kernels, which "
                          "are faster than PyTorch's on this GPU")
+        if self.flex:
+            lines.append(f"{_count(self.flex, 'call')} of FlexAttention with a mask and a soft-cap "
+                         "that other attention has: replaced by this attention")
         if self.not_fused:
             lines.append("linear layers left to PyTorch:")
             for group, text in grouped(self.not_fused):

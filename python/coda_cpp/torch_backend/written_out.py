@@ -143,11 +143,22 @@ def _masked(one: Any, other: Any, written: Container[fx.Node]
         return (one, *_scores(other, written))
 
 
-def _scores(node: Any, written: Container[fx.Node]) -> tuple[fx.Node, float, float]:
-    """The product query·keyᵀ, the scale and the soft-cap."""
+def capped(node: fx.Node, score: fx.Node) -> tuple[float, float] | None:
+    """The factor before the soft-cap, and the soft-cap, of a node that only scales and caps the
+    score. None if it does anything else."""
+    try:
+        return _scores(node, (), score)[1:]
+    except _Other:
+        return None
+
+
+def _scores(node: Any, written: Container[fx.Node], score: fx.Node | None = None
+            ) -> tuple[fx.Node, float, float]:
+    """The product query·keyᵀ, or `score`, the scale and the soft-cap."""
     behind = before = 1.0  # the factors after and before the tanh
     is_capped = False
-    while (node := _inner(node, written)).target is not PRODUCT:
+    while (node := _inner(node, written)) is not score and (
+            score is not None or node.target is not PRODUCT):
         if node.target is _aten.tanh.default and not is_capped:
             is_capped, node = True, node.args[0]
             continue
