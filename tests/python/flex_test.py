@@ -271,6 +271,24 @@ class FlexAttention(unittest.TestCase):
                                                formula(q, k, v, seen[one]), rtol=1e-4, atol=1e-5)
             self.assertEqual([report.flex for report in recorder.reports], [order[0] is blocks])
 
+    def test_inductor_compiles_a_call_that_stays(self):
+        """On a CPU its FlexAttention fails for a query that is a view of an operator's result."""
+        layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+        def attend(x, blocks):
+            q, k, v = (layer(torch.relu(x)).unflatten(-1, (2, 8)).transpose(1, 2)
+                       for layer in layers)
+            return flex.flex_attention(q, k, v, block_mask=blocks)
+
+        mask, x = flex.or_masks(causal, lambda b, h, q, k: k < 7), torch.randn(2, T, 16)
+        with system_compiler():
+            with torch.no_grad():
+                q, k, v = (layer(torch.relu(x)).unflatten(-1, (2, 8)).transpose(1, 2)
+                           for layer in layers)
+            recorder = self.check(formula(q, k, v, dense(mask, 2, T, T)), attend, x,
+                                  blocks_of(mask), count=0, inner="inductor")
+        self.assertEqual([layer.is_fused for layer in recorder.reports[0].layers], [True] * 3)
+
     def test_inputs_are_checked_when_they_change(self):
         q, k, v = heads()
         numbers = torch.stack([numbers_of(9, 23)] * 2)

@@ -29,8 +29,8 @@ from coda_cpp._core import Error, InternalError
 from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
-    attention, equal_layers, flex_checks, floats, higher_order, last_region, linears, measure,
-    options as choices, strides)
+    attention, equal_layers, flex, flex_checks, floats, higher_order, last_region, linears,
+    measure, options as choices, strides)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -131,6 +131,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
         elif node.target is higher_order.SUBGRAPH:
             if node in normal.masks.refused:
                 left[f"flex_attention: {normal.masks.refused[node]}"] += 1
+                flex.copy_operands(node, normal.calls[node.args[2]])
             changes |= _put_back(normal, fused, node, report, options, around, checks)
         elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):

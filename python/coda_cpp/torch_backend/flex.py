@@ -22,6 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from coda_cpp.torch_backend import canonical, higher_order, written_out
 from coda_cpp.torch_backend.flex_checks import Check, Checks, Form, Mask, evaluation
+from coda_cpp.torch_backend.graph_edits import insert
 from coda_cpp.torch_backend.layout import NotUnderstood, is_one, same
 from coda_cpp.torch_backend.mask_proof import NOWHERE, Affine, Order, Prover, Unproven, Where
 
@@ -116,6 +117,16 @@ def _recognised(node: fx.Node, call: fx.Node, around: Sequence[fx.Node], checks:
                 lambda: checks.require(proof, lambda: Check(
                     form, mask, block, *evaluation(wanted, around))),
                 (proof, str(batch)), begins, operands)
+
+
+def copy_operands(node: fx.Node, call: fx.Node) -> None:
+    """Copies the query and the key of the stand-in of a call that stays, on a CPU: there Inductor's
+    FlexAttention fails for views of an operator's result."""
+    new = {x: x for x in node.all_input_nodes}
+    for x in {higher_order.given(node, call)[x]: None for x in call.args[:2]}:
+        if x.meta["val"].device.type == "cpu" and x.op != "placeholder":
+            new[x] = insert(node, _aten.contiguous.default, x)
+    node.args = fx.map_arg(node.args, new.__getitem__)
 
 
 def _traced(run: Callable, *given: Any) -> fx.Graph:
