@@ -101,6 +101,18 @@ _OTHERS: dict[str, dict] = {
     "XLNetLMHeadModel": {"d_inner": 96, "d_head": 16},
     "LongformerForMaskedLM": {"attention_window": 8, "max_position_embeddings": 68},
     "BigBirdForMaskedLM": {"attention_type": "original_full"},
+    "BigBirdPegasusForConditionalGeneration": {"block_size": 4, "num_random_blocks": 1},
+    "PegasusXForConditionalGeneration": {"block_size": 8, "num_global_tokens": 4},
+    "YosoForMaskedLM": {"use_expectation": True},
+    "BambaForCausalLM": {"mamba_n_heads": 4, "mamba_d_head": "auto", "attn_layer_indices": [1]},
+    "JambaForCausalLM": {
+        "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2,
+        "expert_layer_offset": 1, "use_mamba_kernels": False},
+    "Zamba2ForCausalLM": {
+        "n_mamba_heads": 4, "mamba_headdim": 32, "hybrid_layer_ids": [1],
+        "layers_block_type": ["mamba", "hybrid"]},
+    "Qwen3NextForCausalLM": {"layer_types": ["linear_attention", "full_attention"]},
+    "Lfm2ForCausalLM": {"layer_types": ["conv", "full_attention"]},
     "SwitchTransformersForConditionalGeneration": {
         "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1,
         "decoder_start_token_id": 0},
@@ -125,17 +137,21 @@ _CAUSAL = """Llama Mistral Qwen2 Qwen3 Gemma Gemma2 Gemma3 GPTNeoX GPTNeo GPTBig
  Phi3 Olmo Olmo2 Olmo3 Cohere Cohere2 StableLm Starcoder2 Falcon Bloom Mpt OPT Granite Glm Glm4
  SmolLM3 Nemotron Helium Ernie4_5 Arcee Apertus SeedOss HunYuanDenseV1 Exaone4 Mixtral Qwen2Moe
  Qwen3Moe GptOss Olmoe GraniteMoe DeepseekV2 DeepseekV3 Phimoe Dbrx Persimmon CodeGen XGLM BioGpt
- DiffLlama ModernBertDecoder Mamba Mamba2 FalconMamba RecurrentGemma""".split()
+ DiffLlama ModernBertDecoder Mamba Mamba2 FalconMamba RecurrentGemma Bamba Jamba Zamba2 NemotronH
+ GraniteMoeShared Qwen3Next Lfm2 MiniMax Doge Glm4Moe FlexOlmo BitNet Ernie4_5_Moe JetMoe Rwkv
+ VaultGemma Cwm Jais2 NanoChat""".split()
 _MASKED = """Bert Roberta Albert Electra DistilBert Deberta DebertaV2 MPNet XLMRoberta ModernBert
  ConvBert Camembert Ernie RoFormer MobileBert SqueezeBert Nystromformer FNet Esm MegatronBert
- RobertaPreLayerNorm BigBird Longformer Luke IBert RemBert NomicBert""".split()
+ RobertaPreLayerNorm BigBird Longformer Luke IBert RemBert NomicBert XLMRobertaXL Data2VecText Mra
+ Yoso LayoutLM Funnel EuroBert""".split()
 _PAIRS = """T5 MT5 UMT5 Bart MBart Pegasus BlenderbotSmall Blenderbot LongT5 M2M100 PLBart Mvp
- SwitchTransformers ProphetNet FSMT LED""".split()
+ SwitchTransformers ProphetNet FSMT LED BigBirdPegasus PegasusX NllbMoe""".split()
 _IMAGES = """ViT DeiT Dinov2 Dinov2WithRegisters Beit Data2VecVision ViTMSN IJepa Swin Swinv2 Hiera
  Segformer Pvt FocalNet PoolFormer""".split()
 _KINDS = {
     "text": [*(f"{name}ForCausalLM" for name in _CAUSAL), "GPT2LMHeadModel", "OpenAIGPTLMHeadModel",
-             "XLNetLMHeadModel", *(f"{name}ForMaskedLM" for name in _MASKED),
+             "XLNetLMHeadModel", "XLMWithLMHeadModel", "FlaubertWithLMHeadModel",
+             *(f"{name}ForMaskedLM" for name in _MASKED),
              *(f"{name}ForConditionalGeneration" for name in _PAIRS), "MarianMTModel"],
     "image": [f"{name}ForImageClassification" for name in _IMAGES],
     "pairs of both": ["CLIPModel", "SiglipModel"],
