@@ -22,6 +22,7 @@ import json
 import multiprocessing
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -430,7 +431,8 @@ def _line(row: dict) -> str:
     name = f"| {row['model']} | {row['dtype']} |"
     if "failed" in row:
         return f"{name} | | | | {row['failed'].replace('|', '/')} |"
-    left = "; ".join(f"{count}: {why}" for why, count in row["left"].items())[:200]
+    left = textwrap.shorten("; ".join(
+        f"{count}: {why}" for why, count in row["left"].items()), 200, placeholder=" ...")
     wrong = " **wrong**" if is_wrong(row) else ""
     return (f"{name} {row['fused']} of {row['layers']} | {row['graphs']} | "
             f"{row['ours']:.1e}{wrong} | {row['eager']:.1e} | {left.replace('|', '/')} |")

@@ -5,11 +5,11 @@
 //
 // The loop is software-pipelined, so that the tensor cores never wait. A block has four steps along
 // K. While a warp multiplies the fragments of one step, it loads the fragments of the next step
-// with ldmatrix, across block boundaries too. Each step also prefetches a part of a later block:
-// the block that will be multiplied after another `stages - 1` blocks. The compiler schedules
-// instructions only within a basic block, so the loop body must not branch. A copy with bounds
-// checks would branch. So the loop prefetches only whole blocks (operand_copy.cuh defines the
-// term). Branching code before the four steps copies all other blocks: the last block if K ends
+// with ldmatrix. The step after the last step of a block is the first step of the next block. Each
+// step also prefetches a part of the block that is `stages - 1` blocks later. The compiler
+// schedules instructions only within a basic block, so the loop body must not branch. A copy with
+// bounds checks would branch. So the loop prefetches only whole blocks (operand_copy.cuh defines
+// the term). Branching code before the four steps copies all other blocks: the last block if K ends
 // inside the block, and every block of an unaligned operand.
 // In shared memory, kBlockK, kStepK and k count 16-bit elements; there are twice as many 8-bit
 // elements in the same bytes.

@@ -10,8 +10,9 @@
 
 namespace CODA_API coda {
 
-// The rows of each block except the last, at least 1, and the number of blocks.
+// The number of rows of each block (at least 1). The last block may have fewer.
 int64_t rows_of_block(const RowBlocks& loop, const DimValues& sizes);
+// The number of blocks.
 int64_t row_blocks_of(const RowBlocks& loop, const DimValues& sizes);
 
 // Memory of the tensors that are used only inside a loop: for all rows at once, and for one block.

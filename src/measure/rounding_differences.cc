@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A difference counts as a rounding error if it changes by more than a quarter under one of four
-// random perturbations. Some rounding errors do not change, because errors of small numbers have
-// few possible values. So a difference also counts if it is at most four times the largest
-// rounding error found in the same array.
+// A difference counts as a rounding error if one of four random perturbations of the inputs changes
+// it by more than a quarter. This misses some rounding errors: the error of a small number can have
+// only a few different values, so it may stay the same. Therefore a difference also counts if it is
+// at most four times the largest rounding error that was found in the same array.
 #include "measure/rounding_differences.h"
 
 #include <algorithm>

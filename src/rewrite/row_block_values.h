@@ -31,7 +31,8 @@ struct RowBlockValues {
   bool may_be_gradient(int id) const;
 };
 
-// `gradients`: those of the joint graph. `sizes`: decide which value is the widest.
+// `gradients`: nodes of the joint graph. `sizes`: the symbols' values; with them the width of each
+// value is known.
 RowBlockValues find_row_block_values(const JointGraph& joint, const CompileRequest& request,
                                      const std::vector<int>& gradients, const DimValues& sizes);
 

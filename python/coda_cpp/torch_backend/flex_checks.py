@@ -265,14 +265,14 @@ def evaluation(wanted: Sequence[Any], around: Sequence[fx.Node]
     """A function that computes values of Dynamo's graph from the inputs of the outermost graph, and
     the numbers of the inputs that it reads. `around`: the calls of the blocks that contain the
     graph, the innermost first."""
-    todo = [node for node in wanted if isinstance(node, fx.Node)]
-    if not todo:
+    pending = [node for node in wanted if isinstance(node, fx.Node)]
+    if not pending:
         return (lambda inputs: wanted), ()
-    graph, needed = todo[0].graph, set()
-    while todo:
-        if (node := todo.pop()) not in needed:
+    graph, needed = pending[0].graph, set()
+    while pending:
+        if (node := pending.pop()) not in needed:
             needed.add(node)
-            todo += node.all_input_nodes
+            pending += node.all_input_nodes
     values = [node.meta.get("example_value") for node in needed]
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if any(value.is_floating_point() or value.is_complex() for value in tensors):
