@@ -232,6 +232,45 @@ class CompiledModels(unittest.TestCase):
         with self.assertRaisesRegex(Exception, "linear layers are left to PyTorch.*select_scatter"):
             strict(torch.randn(4, 24), torch.randn(12, 24))
 
+    def test_graphs_of_nested_tensors_are_left(self):
+        model, recorder = nn.Sequential(nn.Linear(32, 8), nn.SiLU()), Recorder()
+        x = torch.nested.nested_tensor(
+            [torch.randn(3, 32), torch.randn(5, 32)], layout=torch.jagged)
+        found, expected = (
+            run(x).values() for run in (torch.compile(model, backend=recorder), model))
+        torch.testing.assert_close(found, expected)
+        self.assertEqual([layer.reason for layer in recorder.reports[0].layers],
+                         ["an input of the graph is a nested tensor"])
+
+    def test_numbers_of_rows_that_depend_on_values(self):
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.router = nn.Linear(32, 3)
+                self.experts = nn.ModuleList(
+                    nn.Sequential(nn.Linear(32, 64), nn.SiLU(), nn.Linear(64, 32))
+                    for _ in range(3))
+
+            def forward(self, x):
+                weight, chosen = self.router(x).softmax(-1).topk(1)
+                y = torch.zeros_like(x)
+                for i, expert in enumerate(self.experts):
+                    rows, _ = torch.where(chosen == i)
+                    y = y.index_add(0, rows, expert(x[rows]) * weight[rows])
+                return y.square().mean()
+
+        model, recorder = Experts(), Recorder()
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            called = torch.compile(model, backend=recorder, fullgraph=True)
+            for rows in (1, 20):  # of one row two experts get none
+                x = torch.randn(rows, 32)
+                (loss, found), (expected, wanted) = (
+                    outcome(run, model, x) for run in (called, model))
+                torch.testing.assert_close(loss, expected)
+                for a, e in zip(found, wanted, strict=True):
+                    torch.testing.assert_close(a, e)
+        self.assertEqual(sum(layer.is_fused for layer in recorder.reports[-1].layers), 6)
+
     def test_options_that_are_none_are_refused_with_those_there_are(self):
         for options, message in (
                 ({"fast": True}, "no option fast; there are 'inner'"),

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.exc import RestartAnalysis
+from torch._dynamo.utils import _disable_saved_tensors_hooks_during_tracing
 from torch._functorch import config as functorch_config
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
@@ -228,6 +229,7 @@ def start_workers(inner: str) -> None:
         maybe_warm_pool()
 
 
+@_disable_saved_tensors_hooks_during_tracing()  # those of the call run around the compiled graph
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
          report: Report | None = None, run_by: str = "", **_: Any) -> Callable:
     """The backend. `options`: values for the fields of Options, by name. `run_by`: the backend that

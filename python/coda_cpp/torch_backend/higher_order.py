@@ -20,8 +20,8 @@ import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import erase_nodes, fuse_as_graphmodule
 
-from coda_cpp.torch_backend.graph_edits import insert_module
-from coda_cpp.torch_backend.layout import NotUnderstood
+from coda_cpp.torch_backend.graph_edits import insert, insert_module, replace
+from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
 CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
@@ -67,7 +67,7 @@ def _operands(call: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
 
 def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx.Node]]:
     """The module with stand-ins for its calls, and the calls by the numbers of their stand-ins."""
-    module = _with_sections(module)
+    module = _with_sections(_with_hooks(module))
     calls = [node for node in module.graph.nodes
              if isinstance(node.target, torch._ops.HigherOrderOperator)
              or node.op == "call_module"]
@@ -87,19 +87,62 @@ def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx
             with graph.inserting_before(node):
                 stand_in = graph.call_function(_first, (stand_in,))
         found[which] = _calls[which] = call
-        node.replace_all_uses_with(stand_in)
-        graph.erase_node(node)
+        copies[call] = stand_in
+        replace(node, stand_in)
     return fx.GraphModule(module, graph), found
+
+
+def _copied(module: fx.GraphModule) -> fx.GraphModule:
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    return fx.GraphModule(module, graph)
+
+
+def _with_hooks(module: fx.GraphModule) -> fx.GraphModule:
+    """The module with each hook on a tensor's gradient (Tensor.register_hook) directly behind the
+    tensor, whose readers read the result of the hook's call. So no reader is in a region with the
+    tensor, and the hook gets the whole gradient. Raises NotUnderstood where a hook cannot move."""
+    if not any(map(_is_hook, module.graph.nodes)):
+        return module
+    module = _copied(module)
+    for call in filter(_is_hook, list(module.graph.nodes)):
+        tensor, body, *read = call.args
+        if tensor.op == "placeholder" or any(
+                isinstance(node, fx.Node) and tensor < node for node in read):
+            raise NotUnderstood("a tensor's hook reads a value that is computed behind the tensor")
+        if _is_written(tensor):
+            raise NotUnderstood("a tensor with a hook is written in place")
+        tensor.append(body)
+        body.append(call)
+        tensor.replace_all_uses_with(call, lambda user, call=call: user is not call)
+    return module
+
+
+def _is_hook(node: fx.Node) -> bool:
+    """Whether the node is Tensor.register_hook(), which Dynamo traces since PyTorch 2.12."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator) and (
+        node.target.__name__ == "register_hook")
+
+
+def _is_written(tensor: fx.Node) -> bool:
+    """Whether a node of Dynamo's graph may write into the tensor's memory."""
+    return any(node_may_write(node) and not _is_hook(node) and any(
+        _share_memory(used, tensor) for used in node.all_input_nodes)
+        for node in tensor.graph.nodes)
+
+
+def _share_memory(node: fx.Node, other: fx.Node) -> bool:
+    values = [one.meta.get("example_value") for one in (node, other)]
+    return all(isinstance(value, torch.Tensor) for value in values) and (
+        values[0].untyped_storage()._cdata == values[1].untyped_storage()._cdata)
 
 
 def _with_sections(module: fx.GraphModule) -> fx.GraphModule:
     """The module with each section of torch.func replaced by a call of a module."""
     if not any(map(_nesting, module.graph.nodes)):
         return module
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    module, depth, sections = fx.GraphModule(module, graph), 0, []
-    for node in graph.nodes:
+    module, depth, sections = _copied(module), 0, []
+    for node in module.graph.nodes:
         change = _nesting(node)
         if depth == 0 and change > 0:
             sections.append([])
@@ -215,6 +258,27 @@ def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
             graph.call_function(EXIT_AUTOCAST, (entered,))
     back.meta.update(call.meta)
     back.meta["val"] = node.meta.get("val")
-    node.replace_all_uses_with(back)
-    graph.erase_node(node)
+    replace(node, back)
+    if not isinstance(call.meta["example_value"], (tuple, list)):  # but the stand-in gave a list
+        for result in list(back.users):
+            back.meta.update({key: result.meta[key] for key in ("val", NEEDS)})
+            replace(result, back)
+        _keep_gradient(call, 0, back)
+    else:
+        for result in list(back.users):
+            _keep_gradient(call, result.args[1], result)
     return back
+
+
+def _keep_gradient(call: fx.Node, which: int, result: fx.Node) -> None:
+    """Lets readers of a hook's or a custom autograd.Function's result that is a view read a copy. If
+    a graph returns several views of a tensor, AOTAutograd takes only the tensor's gradient, so the
+    views' gradients would not pass the hook or the function. A part of a graph that is compiled
+    alone (equal_layers) often returns such views."""
+    operand = aliases(call, which)
+    is_own = _is_hook(call) or getattr(call.target, "__name__", "") == "autograd_function_apply"
+    if not is_own or operand is None or not result.meta.get(NEEDS) or _is_written(
+            _operands(call)[0][operand]) or call.users and all(map(_is_hook, call.users)):
+        return
+    copy = insert(result.next, torch.ops.aten.clone.default, result, like=result)
+    result.replace_all_uses_with(copy, lambda user: user is not copy)

@@ -38,6 +38,7 @@ BROADCASTING = {getattr(_aten, name).Tensor for name in (
     "add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq", "ne")} | {
     _aten.where.self, _aten.maximum.default, _aten.minimum.default, _aten.addcmul.default,
     _aten.lerp.Tensor}
+_UNKNOWN = 4096
 NORMS = {_aten.rms_norm.default, _aten.layer_norm.default}
 
 
@@ -61,8 +62,10 @@ def number(size: Any) -> int:
 
 
 def hint(size: Any) -> int:
-    """The current value of a size, which may be symbolic."""
-    return int(size) if isinstance(size, int) else int(size.node.hint)
+    """The current value of a size, which may be symbolic. _UNKNOWN if it depends on the values of
+    tensors, as the number of results of nonzero(), or on the lengths in a nested tensor."""
+    value = size if isinstance(size, int) else size.node.hint
+    return int(value) if isinstance(value, int) else _UNKNOWN
 
 
 def same(a: Any, b: Any) -> bool:

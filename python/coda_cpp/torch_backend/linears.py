@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from coda_cpp.torch_backend.layout import hint
 from coda_cpp.torch_backend.rules import FREE, RULES
 
 WEIGHT = "coda_is_weight"  # in a placeholder's meta: whether it is a parameter of a module
@@ -72,18 +73,14 @@ def _is_linear(node: fx.Node) -> bool:
         map(_comes_of_weight, node.all_input_nodes))
 
 
-def _hint(size: Any) -> int:
-    return int(size if isinstance(size, int) else size.node.hint or 1)
-
-
 def _flops(node: fx.Node) -> int:
-    name, result = name_of(node), math.prod(map(_hint, _value(node).shape))
+    name, result = name_of(node), math.prod(map(hint, _value(node).shape))
     operands = [value.shape for used in node.all_input_nodes
                 if isinstance(value := _value(used), torch.Tensor)]
     if name == "einsum":  # operands and result have MK, KN and MN values
-        return 2 * math.isqrt(result * math.prod(map(_hint, (*operands[0], *operands[1]))))
+        return 2 * math.isqrt(result * math.prod(map(hint, (*operands[0], *operands[1]))))
     inner = operands[1 if name in ("addmm", "baddbmm") else 0][-1]
-    return 2 * result * _hint(inner)
+    return 2 * result * hint(inner)
 
 
 def _short_path(path: str) -> str:

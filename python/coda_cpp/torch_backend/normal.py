@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from coda_cpp._core import Error
 from coda_cpp.torch_backend import (
@@ -42,11 +43,18 @@ class Normal:
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
         modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
+        if any(isinstance(given, torch.Tensor) and given.is_nested for given in stand_ins):
+            raise NotUnderstood("an input of the graph is a nested tensor")
         shown, self.calls = higher_order.with_stand_ins(module)
         self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # shared by all blocks
         try:
             with modes[0] if modes else contextlib.nullcontext():
                 self.module = trace.trace(shown, stand_ins, kinds)
+        except RuntimeError as why:  # a class need not define the operations before autograd
+            classes = {type(x).__name__ for x in filter(is_traceable_wrapper_subclass, inputs)}
+            if classes:
+                raise NotUnderstood(f"inputs are of {', '.join(sorted(classes))}") from why
+            raise
         finally:
             higher_order.forget(self.calls)
         graph = self.module.graph

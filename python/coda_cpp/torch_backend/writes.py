@@ -427,5 +427,12 @@ class Writes:
                     memory.get(other) is one for other in outputs)):
                 while node is not one and node.op == "call_function":
                     apart.add(node)
-                    node = node.args[0]
+                    node = self._viewed(node)
         return before, apart
+
+    def _viewed(self, node: fx.Node) -> fx.Node:
+        """The tensor of which the node is a view, or a split of which it is a part."""
+        source = node.args[0]
+        if source.target is not higher_order.SUBGRAPH:
+            return source
+        return source.args[0][higher_order.aliases(self._calls[source.args[2]], node.args[1])]
