@@ -355,6 +355,22 @@ def finetuning() -> str:
                   "memory ratio, coda-cpp to Inductor"], rows)
 
 
+def hugging_face() -> str:
+    """Steps of Hugging Face's models with default settings. Rows whose times include other work
+    than the step are in the raw results only."""
+    path = RESULTS / "train_step" / "hugging_face_h200.jsonl"
+    rows = []
+    for run in map(json.loads, path.read_text().splitlines()):
+        if "not_counted" in run:
+            continue
+        both = run["inductor"], run["coda"]
+        rows.append([run["case"], run["transformers"], *(f"{side['ms']:.1f} ms" for side in both),
+                     figure(run["gain"]), figure(both[0]["gpu_ms"] / both[1]["gpu_ms"]),
+                     figure(both[1]["gib"] / both[0]["gib"])])
+    return table(["model", "transformers", "step, Inductor", "step, coda-cpp", "speed-up",
+                  "of the GPU's work", "memory ratio, coda-cpp to Inductor"], rows)
+
+
 def picture_of_steps() -> str:
     """What a PyTorch module's step consists of with Inductor, and with backend "coda"."""
     path = RESULTS / "train_step" / "pytorch_h200.jsonl"
@@ -509,7 +525,8 @@ def tuned() -> str:
 TABLES = {"bf16_state_losses": bf16_state_losses,
           "block_errors": block_errors, "block_times": block_times,
           "fp8_losses": fp8_losses, "fp8_losses_before": fp8_losses_before,
-          "finetuning": finetuning, "fp8_steps": fp8_steps, "library": library,
+          "finetuning": finetuning, "fp8_steps": fp8_steps,
+          "hugging_face": hugging_face, "library": library,
           "loss_blocks": loss_blocks, "planning": planning, "programs": programs,
           "pytorch_steps": pytorch_steps, "step_parts": step_parts, "steps": steps,
           "steps_h100": steps_h100,

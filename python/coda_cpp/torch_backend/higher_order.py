@@ -271,8 +271,8 @@ def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
 
 
 def _keep_gradient(call: fx.Node, which: int, result: fx.Node) -> None:
-    """Lets readers of a hook's or a custom autograd.Function's result that is a view read a copy. If
-    a graph returns several views of a tensor, AOTAutograd takes only the tensor's gradient, so the
+    """Lets readers of a hook's or a custom autograd.Function's result that is a view read a copy.
+    If a graph returns several views of a tensor, AOTAutograd takes only the tensor's gradient, so the
     views' gradients would not pass the hook or the function. A part of a graph that is compiled
     alone (equal_layers) often returns such views."""
     operand = aliases(call, which)
