@@ -272,9 +272,9 @@ def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node,
 
 def _keep_gradient(call: fx.Node, which: int, result: fx.Node) -> None:
     """Lets readers of a hook's or a custom autograd.Function's result that is a view read a copy.
-    If a graph returns several views of a tensor, AOTAutograd takes only the tensor's gradient, so the
-    views' gradients would not pass the hook or the function. A part of a graph that is compiled
-    alone (equal_layers) often returns such views."""
+    If a graph returns several views of a tensor, AOTAutograd takes only the tensor's gradient, so
+    the views' gradients would not pass the hook or the function. A part of a graph that is
+    compiled alone (equal_layers) often returns such views."""
     operand = aliases(call, which)
     is_own = _is_hook(call) or getattr(call.target, "__name__", "") == "autograd_function_apply"
     if not is_own or operand is None or not result.meta.get(NEEDS) or _is_written(
