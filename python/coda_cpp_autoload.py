@@ -57,7 +57,7 @@ def _checking(make):
             from coda_cpp.torch_backend import coda, messages, options
 
             messages.skip_messages()
-            chosen = options.checked(wrapper.kwargs.get("options"))
+            chosen = options.checked(wrapper.kwargs.get("options"), wrapper.kwargs.get("mode", ""))
             if sys.modules["torch"].cuda.is_initialized():
                 coda.start_workers(chosen.inner)
 

@@ -277,9 +277,13 @@ class CompiledModels(unittest.TestCase):
                 ({"objective": "size"}, "'objective' is 'size'; it may be 'memory', 'speed'"),
                 ({"strict": "yes"}, "'strict' is 'yes'; it may be False, True"),
                 ({"cost_model": 2}, "'cost_model' is 2; it may be False, True"),
-                ({"products": "int4"}, "'products' is 'int4'; it may be '', 'fp8'")):
+                ({"products": "int4"}, "'products' is 'int4'; it may be '', 'fp8'"),
+                ({"mode": "fast"}, "'mode' is 'fast'; it may be 'default', "),
+                ({"mode": "max-autotune", "inner": "eager"}, "only the inner backend 'inductor'")):
             with self.assertRaisesRegex(coda_cpp.Error, message):
                 torch.compile(nn.Linear(3, 3), backend="coda", options=options)
+        with self.assertRaisesRegex(coda_cpp.Error, "'mode' is 'fast'"):
+            torch.compile(nn.Linear(3, 3), backend="coda", mode="fast")
 
     def test_targets_out_of_range(self):
         model = llama(num_hidden_layers=1)

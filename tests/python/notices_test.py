@@ -54,7 +54,7 @@ class Gpus(unittest.TestCase):
             given.append(module)
             return module.forward
 
-        with patch.object(coda, "_inner", lambda *_: inner), \
+        with patch.object(coda, "_inner", lambda *_, **__: inner), \
                 self.assertLogs("coda_cpp") as logged:
             for report in reports:
                 coda.coda(module, inputs, options={"cost_model": False, **options}, report=report)
@@ -183,6 +183,43 @@ class Warnings(unittest.TestCase):
                          r"its result goes to special_i0 \(not supported\)$")
 
 
+class Modes(unittest.TestCase):
+    """torch.compile's `mode` holds for what Inductor compiles."""
+
+    def setUp(self):
+        torch._dynamo.reset()
+        notices.warn_once.cache_clear()
+
+    def _settings(self, model, **named):
+        """Inductor's settings for each graph, and the warnings."""
+        found = []
+
+        def compile_fx(module, inputs, config_patches=None):
+            found.append(config_patches)
+            return module.forward
+
+        with patch("torch._inductor.compile_fx.compile_fx", compile_fx), \
+                self.assertLogs("coda_cpp", "INFO") as logged:
+            torch.compile(model, backend="coda", dynamic=False, **named)(torch.randn(4, WIDTH))
+        return found, [r.getMessage() for r in logged.records if r.levelname == "WARNING"]
+
+    def test_with_fused_regions_all_but_cuda_graphs(self):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU())
+        settings, warnings = self._settings(
+            model, options={"mode": "max-autotune", "cost_model": False})
+        self.assertEqual(settings, [{"max_autotune": True, "coordinate_descent_tuning": True}])
+        self.assertRegex("".join(warnings), "^coda: the mode 'max-autotune' uses no CUDA graphs ")
+
+    def test_without_regions_all(self):
+        settings, warnings = self._settings(nn.SiLU(), mode="reduce-overhead")
+        self.assertEqual((settings, warnings), ([{"triton.cudagraphs": True}], []))
+
+    def test_by_default_none(self):
+        for mode in ("default", None):
+            torch._dynamo.reset()
+            self.assertEqual(self._settings(nn.SiLU(), mode=mode), ([None], []))
+
+
 class EightBits(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()
@@ -246,7 +283,7 @@ class Faults(unittest.TestCase):
             raise OSError("no compiler")
 
         module = torch.fx.symbolic_trace(nn.Identity())
-        with patch.object(coda, "_inner", lambda *_: broken), \
+        with patch.object(coda, "_inner", lambda *_, **__: broken), \
                 patch.object(coda, "fuse", lambda *_: fx.GraphModule({}, fx.Graph())), \
                 patch.object(coda, "inline", lambda _: True), \
                 patch.object(coda.equal_layers, "compiled", lambda *_: None), \

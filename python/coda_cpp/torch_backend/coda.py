@@ -100,8 +100,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
                 if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
                     taken.measured = measure.measured(
-                        part, region, _compiler(options.inner, False),
-                        repr((options.inner, options.products, options.objective)),
+                        part, region, _compiler(options.inner, False, options, is_fused=True),
+                        repr((options.inner, options.products, options.objective, options.mode)),
                         measure.SECONDS_OF_NEW_GPUS if is_new else None)
                 # Where no other region was right and fast, none is fused untimed.
                 taken.lacks_time = is_new and taken.measured is None and (
@@ -187,12 +187,12 @@ def _pass_bounds(normal: Normal, block: fx.GraphModule, operands: Sequence[Any],
     block.recompile()
 
 
-def _inner(name: str, module: fx.GraphModule
+def _inner(name: str, module: fx.GraphModule, options: Options, is_fused: bool = False
            ) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
-    """The function that compiles the module, fused or not."""
+    """The function that compiles the module, whose regions are fused or not."""
     is_dynamic = any(isinstance(node.meta.get("example_value"), torch.SymInt)
                      for node in module.graph.find_nodes(op="placeholder"))
-    compiler = _compiler(name, is_dynamic)
+    compiler = _compiler(name, is_dynamic, options, is_fused)
     if not is_dynamic:
         return compiler
 
@@ -203,16 +203,16 @@ def _inner(name: str, module: fx.GraphModule
     return compiled
 
 
-def _compiler(name: str, is_dynamic: bool) -> Callable:
+def _compiler(name: str, is_dynamic: bool, options: Options, is_fused: bool) -> Callable:
     if name == "inductor":
         from torch._inductor import config
         from torch._inductor.compile_fx import compile_fx
 
+        settings = options.inductor_settings(is_fused)
         # With this option Inductor recompiles the graph for other ranges of a symbol's values.
         if is_dynamic and hasattr(config.triton, "mix_order_reduction"):
-            return functools.partial(
-                compile_fx, config_patches={"triton.mix_order_reduction": False})
-        return compile_fx
+            settings["triton.mix_order_reduction"] = False
+        return functools.partial(compile_fx, config_patches=settings) if settings else compile_fx
     from torch._dynamo import lookup_backend
 
     return lookup_backend(name)
@@ -231,10 +231,11 @@ def start_workers(inner: str) -> None:
 
 @_disable_saved_tensors_hooks_during_tracing()  # those of the call run around the compiled graph
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
-         report: Report | None = None, run_by: str = "", **_: Any) -> Callable:
-    """The backend. `options`: values for the fields of Options, by name. `run_by`: the backend that
-    compiles the graph instead of the inner one, with which regions are still compared."""
-    chosen = choices.checked(options)
+         mode: str = "", report: Report | None = None, run_by: str = "", **_: Any) -> Callable:
+    """The backend. `options`: values for the fields of Options, by name. `mode`: torch.compile's
+    argument. `run_by`: the backend that compiles the graph instead of the inner one, with which
+    regions are still compared."""
+    chosen = choices.checked(options, mode)
     report = Report() if report is None else report
     run_by = run_by or chosen.inner
     start_workers(run_by)
@@ -244,7 +245,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if chosen.strict:
             raise StrictError(report.notes[-1])
         warn_once(report.notes[-1])
-        return _inner(run_by, module)(module, inputs)
+        return _inner(run_by, module, chosen)(module, inputs)
     if why := why_no_eight_bits(inputs, chosen):
         report.notes.append(why)
         warn_once(why)
@@ -270,11 +271,15 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if slow := too_small_buckets():
             warn_once(slow)
     _LOG.info("coda: %s", report)
-    inner = _inner(run_by, module)
+    inner = _inner(run_by, module, chosen)
     if fused is module:
         return inner(module, inputs)
+    if choices.CUDA_GRAPHS in chosen.inductor_settings(is_fused=False):
+        warn_once(f"the mode '{chosen.mode}' uses no CUDA graphs for a graph with fused regions; if "
+                  "the processor starts kernels too slowly for the GPU, compare with "
+                  f"torch.compile(model, mode='{chosen.mode}')")
     try:
-        compiled = _compiled(fused, inputs, inner)
+        compiled = _compiled(fused, inputs, _inner(run_by, module, chosen, is_fused=True))
     except RestartAnalysis:  # not an error: Dynamo makes another graph
         raise
     except Exception as why:  # noqa: BLE001
@@ -285,7 +290,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         return unfused
     if torch._C._is_any_autocast_enabled():
         compiled = _without_autocast(compiled)
-    return checks.guarded(compiled, lambda given: _inner(run_by, module)(module, given))
+    return checks.guarded(compiled, lambda given: inner(module, given))
 
 
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:

@@ -230,7 +230,9 @@ def verify(model: nn.Module, *arguments: Any, options: Mapping[str, Any] | None 
     if not isinstance(model, nn.Module):
         raise Error(f"verify: it takes a module, and this is a {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)
-    chosen = choices.checked({"inner": "aot_eager", "cost_model": False, **(options or {})})
+    given = options or {}
+    inner = "inductor" if given.get("mode") else "aot_eager"
+    chosen = choices.checked({"inner": inner, "cost_model": False, **given})
     reports: list[Report] = []
 
     def backend(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable:
