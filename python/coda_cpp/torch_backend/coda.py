@@ -275,8 +275,8 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     if fused is module:
         return inner(module, inputs)
     if choices.CUDA_GRAPHS in chosen.inductor_settings(is_fused=False):
-        warn_once(f"the mode '{chosen.mode}' uses no CUDA graphs for a graph with fused regions; if "
-                  "the processor starts kernels too slowly for the GPU, compare with "
+        warn_once(f"the mode '{chosen.mode}' uses no CUDA graphs for a graph with fused regions; "
+                  "if the processor starts kernels too slowly for the GPU, compare with "
                   f"torch.compile(model, mode='{chosen.mode}')")
     try:
         compiled = _compiled(fused, inputs, _inner(run_by, module, chosen, is_fused=True))
