@@ -50,6 +50,7 @@ torch._inductor.async_compile.maybe_warm_pool ()
 torch._inductor.compile_fx.compile_fx (model_, example_inputs_, inner_compile=None, \
 config_patches=None, decompositions=None, ignore_shape_env=False)
 torch._inductor.config.triton
+torch._inductor.config.triton.cudagraphs
 torch._inductor.list_mode_options (mode=None, dynamic=None)
 torch._ops.HigherOrderOperator (name, *, cacheable=False)
 torch._ops.OpOverload (overloadpacket, op, op_dk, schema, tags)

@@ -207,8 +207,16 @@ class Modes(unittest.TestCase):
         model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU())
         settings, warnings = self._settings(
             model, options={"mode": "max-autotune", "cost_model": False})
-        self.assertEqual(settings, [{"max_autotune": True, "coordinate_descent_tuning": True}])
-        self.assertRegex("".join(warnings), "^coda: the mode 'max-autotune' uses no CUDA graphs ")
+        self.assertEqual(settings, [{"max_autotune": True, "coordinate_descent_tuning": True,
+                                     "triton.cudagraphs": False}])
+        self.assertRegex("".join(warnings), "^coda: CUDA graphs are off ")
+
+    def test_cuda_graphs_by_inductors_configuration(self):
+        with patch("torch._inductor.config.triton.cudagraphs", True):
+            settings, warnings = self._settings(
+                nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()), options={"cost_model": False})
+        self.assertEqual(settings, [{"triton.cudagraphs": False}])
+        self.assertRegex("".join(warnings), "^coda: CUDA graphs are off ")
 
     def test_without_regions_all(self):
         settings, warnings = self._settings(nn.SiLU(), mode="reduce-overhead")

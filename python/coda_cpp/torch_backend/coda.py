@@ -274,10 +274,9 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     inner = _inner(run_by, module, chosen)
     if fused is module:
         return inner(module, inputs)
-    if choices.CUDA_GRAPHS in chosen.inductor_settings(is_fused=False):
-        warn_once(f"the mode '{chosen.mode}' uses no CUDA graphs for a graph with fused regions; "
-                  "if the processor starts kernels too slowly for the GPU, compare with "
-                  f"torch.compile(model, mode='{chosen.mode}')")
+    if run_by == "inductor" and chosen.has_cuda_graphs:
+        warn_once("CUDA graphs are off for a graph with fused regions; if the processor starts "
+                  "kernels too slowly for the GPU, compare with the backend 'inductor'")
     try:
         compiled = _compiled(fused, inputs, _inner(run_by, module, chosen, is_fused=True))
     except RestartAnalysis:  # not an error: Dynamo makes another graph

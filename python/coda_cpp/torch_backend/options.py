@@ -30,13 +30,22 @@ class Options:
 
     def inductor_settings(self, is_fused: bool) -> dict[str, Any]:
         """Inductor's settings in this mode, for a graph with fused regions or without. With regions
-        CUDA graphs are not used: no test has recorded a region's kernels through PyTorch."""
+        CUDA graphs are off: no test has recorded a region's kernels through PyTorch."""
         from torch._inductor import list_mode_options
 
         settings = dict(list_mode_options(self.mode)) if self.mode else {}
-        if is_fused:
-            settings.pop(CUDA_GRAPHS, None)
+        if is_fused and self.has_cuda_graphs:
+            settings[CUDA_GRAPHS] = False
         return settings
+
+    @property
+    def has_cuda_graphs(self) -> bool:
+        """Whether a graph without regions would use CUDA graphs, by the mode or by Inductor's own
+        configuration."""
+        from torch._inductor import config, list_mode_options
+
+        modes = list_mode_options(self.mode) if self.mode else {}
+        return modes.get(CUDA_GRAPHS, config.triton.cudagraphs)
 
 
 CUDA_GRAPHS = "triton.cudagraphs"  # a name of Inductor's
