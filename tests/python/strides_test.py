@@ -113,6 +113,19 @@ class Strides(unittest.TestCase):
                 with self.subTest(name, in_place=in_place):
                     self.check(use, in_place, True)
 
+    def test_dropout_of_attention_that_is_batch_first(self):
+        """The attention's last layer has [tokens, batch] rows, and its result is a transpose."""
+        for is_first in (False, True):
+            torch._dynamo.reset()
+            model, recorder = nn.TransformerEncoderLayer(
+                _WIDTH, _HEADS, 2 * _WIDTH, 0.5, batch_first=True, norm_first=is_first), Recorder()
+            x, found = torch.randn(_BATCH, _TOKENS, _WIDTH), []
+            for run in (torch.compile(model, backend=recorder), model):
+                results, _ = _outcome(run, model, x)
+                found.append(results[0].detach())
+            torch.testing.assert_close(*found)
+            self.assertGreater(sum(layer.is_fused for layer in recorder.reports[0].layers), 2)
+
     def test_as_strided_of_a_part_is_left(self):
         for name, use in PARTS.items():
             torch._dynamo.reset()

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from coda_cpp.torch_backend import layout as layouts
-from coda_cpp.torch_backend import mask_proof
+from coda_cpp.torch_backend import mask_proof, strides
 from coda_cpp.torch_backend.graph_edits import insert, replace, size_argument
 from coda_cpp.torch_backend.layout import LINEAR, value_of
 
@@ -334,7 +334,7 @@ def _dropout(node: fx.Node) -> list[fx.Node]:
     """PyTorch draws the mask, as for the dropout itself, so the same seed gives the same bits.
     native_dropout uses only the shape, strides and type of its operand."""
     x, rate = node.args[:2]
-    value = value_of(x)
+    value = strides.noted(node, 0).to(value_of(x).dtype)  # which is autocast's
     shape, stride = ([size_argument(node, number) for number in sizes]
                      for sizes in (value.shape, value.stride()))
     if None in shape or None in stride:

@@ -47,6 +47,12 @@ def note(graph: fx.Graph) -> None:
             node.meta[_KEY] = [operand and value_of(operand) for operand in relied]
 
 
+def noted(node: fx.Node, place: int) -> torch.Tensor:
+    """The operand number `place` of the node, with its strides in Dynamo's graph."""
+    found = node.meta.get(_KEY, ())[place:place + 1]
+    return value_of(_operands(node)[place]) if found in ((), [], [None]) else found[0]
+
+
 def keep_operands(graph: fx.Graph) -> None:
     """Restores the strides that were noted. Call this when the regions are cut: each is a call of a
     module, whose results may have any strides."""
