@@ -113,6 +113,27 @@ class Strides(unittest.TestCase):
                 with self.subTest(name, in_place=in_place):
                     self.check(use, in_place, True)
 
+    def test_dimensions_of_one_element(self):
+        """DistributedDataParallel compares all strides of gradients, also these."""
+        class Positions(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(_WIDTH, _WIDTH)
+                self.table = nn.Parameter(torch.randn(1, _TOKENS, _WIDTH))
+
+            def forward(self, x):
+                return functional.gelu(self.linear(x + self.table))
+
+        model = Positions()
+        compiled = torch.compile(model, backend=Recorder(strict=True), dynamic=False)
+        for batch in (_BATCH, 1):
+            made = []
+            for run in (compiled, model):
+                model.zero_grad()
+                results, gradients = _outcome(run, model, torch.randn(batch, _TOKENS, _WIDTH))
+                made.append([tensor.stride() for tensor in (*results, *gradients)])
+            self.assertEqual(*made)
+
     def test_dropout_of_attention_that_is_batch_first(self):
         """The attention's last layer has [tokens, batch] rows, and its result is a transpose."""
         for is_first in (False, True):

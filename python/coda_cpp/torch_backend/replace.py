@@ -19,7 +19,7 @@ from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.graph_edits import insert
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, PRODUCTS, NotUnderstood, hint, value_of
-from coda_cpp.torch_backend.values import Source, permuted
+from coda_cpp.torch_backend.values import Source, permuted, with_ones
 
 
 class Result:
@@ -30,7 +30,8 @@ class Result:
     def __init__(self, node: fx.Node, inputs: Sequence[fx.Node], dtype: torch.dtype | None,
                  place: int) -> None:
         layout, shape = layouts.or_plain(node), value_of(node).shape
-        order = [i for kind in "rc1" for i, letter in enumerate(layout) if letter == kind]
+        order = with_ones([i for kind in "rc" for i, letter in enumerate(layout) if letter == kind],
+                          len(layout))
         self._sizes = _dims([shape[i] for i in order], inputs)
         self._back = [order.index(i) for i in range(len(order))]
         self._dtype, self.place = dtype, place

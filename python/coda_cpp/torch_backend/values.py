@@ -126,6 +126,14 @@ def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
     return tensor if list(order) == list(range(tensor.dim())) else tensor.permute(order)
 
 
+def with_ones(order: Sequence[int], rank: int) -> list[int]:
+    """The order of all dimensions, of which the given ones have other sizes than 1. Dimensions of
+    size 1 stay in their places if the others do, so their strides are those of PyTorch."""
+    if list(order) == sorted(order):
+        return list(range(rank))
+    return [*order, *(i for i in range(rank) if i not in order)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """How a region reads a tensor."""
@@ -168,8 +176,7 @@ class Source:
         return matrix[:, middle:] if self.half else matrix[:, :middle]
 
     def _matrix(self, tensor: torch.Tensor) -> torch.Tensor:
-        order = [*self.order, *(i for i in range(tensor.dim()) if i not in self.order)]
-        turned = permuted(tensor, order)
+        turned = permuted(tensor, with_ones(self.order, tensor.dim()))
         if not self.columns:
             return turned if turned.dim() == 1 else turned.reshape(-1)
         count = turned.shape[1] if turned.dim() == 2 else None
