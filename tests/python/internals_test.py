@@ -25,6 +25,7 @@ torch._C._AutoDispatchBelowAutograd
 torch._C._DisableAutocast
 torch._C._ExcludeDispatchKeyGuard
 torch._C._after_autograd_keyset
+torch._C._autograd._get_data_attr
 torch._C._cuda_getCurrentRawStream
 torch._C._dispatch_has_kernel_for_dispatch_key
 torch._C._is_any_autocast_enabled

@@ -192,7 +192,17 @@ def a_condition(model, x):
     return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
 
 
-FUSED = [relu_, relu_whose_operand_is_read, through_a_view, through_views_of_views, through_a_part,
+def data_is_read(model, x):
+    return x * model.scale.data + model.scale
+
+
+def data_of_a_buffer_is_written(model, x):
+    model.mean.data.mul_(0.9).add_(x.data.mean((0, 1)), alpha=0.1)
+    return x - model.mean.to(x.dtype)
+
+
+FUSED = [data_is_read, data_of_a_buffer_is_written, relu_, relu_whose_operand_is_read,
+         through_a_view, through_views_of_views, through_a_part,
          a_view_is_read_after_its_tensor_is_written, a_fresh_mask, a_filled_mask, other_writes,
          a_copy_is_no_other_name, a_count, a_running_mean, a_mean_is_read_before_and_after,
          a_statistic, a_weight_is_clamped, a_function, a_function_without_gradients, mapped,
@@ -250,6 +260,23 @@ class Written(unittest.TestCase):
             with self.subTest(between.__name__):
                 torch._dynamo.reset()
                 self._check(Around(between))
+
+    def test_data_of_a_weight_is_written(self):
+        def between(model, x):
+            y = x * model.scale.data
+            model.scale.data.mul_(0.5)
+            return y + model.scale
+
+        recorder, model = Recorder(), Around(between)
+        x, made = torch.randn(3, 6, WIDTH), []
+        for way in (copy.deepcopy(model), model):
+            run = torch.compile(way, backend=recorder) if way is model else way
+            y = run(x)
+            y.square().sum().backward()
+            made.append([y.detach(), way.scale.detach(), *(p.grad for p in way.parameters())])
+        torch.testing.assert_close(*made)
+        self.assertEqual({layer.reason for layer in recorder.reports[0].layers}, {
+            "a tensor that needs a gradient is written through Tensor.data"})
 
     def test_gradients_that_are_asked_for_within_none(self):
         def function(x, w):

@@ -24,6 +24,7 @@ from coda_cpp.torch_backend.graph_edits import insert, insert_module, replace
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
+_DATA = torch._C._autograd._get_data_attr
 CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 AUTOCAST = "coda_autocast"  # in a stand-in's meta: the autocast state of its call, if any
 # These write statistics, although their schemas do not say so.
@@ -67,7 +68,7 @@ def _operands(call: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
 
 def with_stand_ins(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[int, fx.Node]]:
     """The module with stand-ins for its calls, and the calls by the numbers of their stand-ins."""
-    module = _with_sections(_with_hooks(module))
+    module = _with_sections(_with_hooks(_with_detached_data(module)))
     calls = [node for node in module.graph.nodes
              if isinstance(node.target, torch._ops.HigherOrderOperator)
              or node.op == "call_module"]
@@ -96,6 +97,20 @@ def _copied(module: fx.GraphModule) -> fx.GraphModule:
     graph = fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     return fx.GraphModule(module, graph)
+
+
+def _with_detached_data(module: fx.GraphModule) -> fx.GraphModule:
+    """The module, in which Tensor.data is detach(), because no trace sees what Tensor.data makes.
+    Autograd notices writes through detach(), but not through Tensor.data: raises NotUnderstood if
+    the tensor is written and needs a gradient."""
+    if not module.graph.find_nodes(op="call_function", target=_DATA):
+        return module
+    module = _copied(module)
+    for node in module.graph.find_nodes(op="call_function", target=_DATA):
+        if node.args[0].meta["example_value"].requires_grad and _is_written(node):
+            raise NotUnderstood("a tensor that needs a gradient is written through Tensor.data")
+        node.target = torch.detach
+    return module
 
 
 def _with_hooks(module: fx.GraphModule) -> fx.GraphModule:
