@@ -51,7 +51,9 @@ struct CompileRequest {
 // being stored whole, if they take more than 256 MiB and blocks reduce memory. A block takes at
 // least 128 MiB and an eighth of the whole. Where each block adds to a weight's gradient, blocks
 // are so large that the addition takes at most a sixth of the gradient's GEMM time (4096 rows on an
-// H200); for Objective::memory, however, no larger than half of the whole.
+// H200); for Objective::memory, however, no larger than half of the whole. Another negative number,
+// -n, is for a plan whose number of rows varies: if it has blocks, they have as many rows as if the
+// whole had at least n.
 inline constexpr int64_t kAutomaticLossRows = -1;
 
 // Which GEMMs with bf16 operands run in 8 bits (coda/eight_bits.h).

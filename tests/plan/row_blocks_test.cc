@@ -418,7 +418,8 @@ TEST(RowBlocks, UnfusedPlansHaveNone) {
 
 TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
   const auto loops = [](int64_t tokens, int64_t vocabulary, int64_t hidden,
-                        Objective objective = Objective::memory) {
+                        Objective objective = Objective::memory,
+                        int64_t loss_rows = kAutomaticLossRows) {
     Block b;
     const Value x = b.graph.input("x", {"M", hidden});
     b.wants_gradient(x, "d_x");
@@ -429,7 +430,7 @@ TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
     b.request.seeds = {{loss, b.graph.input("scale", {1, 1})}};
     CompileOptions options;
     options.sizes = {{"M", tokens}};
-    options.loss_rows = kAutomaticLossRows;
+    options.loss_rows = loss_rows;
     options.objective = objective;
     options.rates = h200_rates();
     return compile(b.graph, b.request, options).plan;
@@ -442,6 +443,11 @@ TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
   EXPECT_EQ(loops(65536, 32768, 256).loops.at(0).rows, 8192);  // an eighth
   EXPECT_EQ(loops(6000, 32768, 256).loops.at(0).rows, 3008);   // half, in spans of 64 rows
   EXPECT_EQ(loops(6000, 32768, 256, Objective::speed).loops.at(0).rows, 4096);
+  // Of a plan for numbers of rows that vary, the one at which it was compiled does not matter.
+  for (const int64_t tokens : {4160, 6000, 8192})
+    EXPECT_EQ(loops(tokens, 32768, 256, Objective::memory, -8192).loops.at(0).rows, 4096);
+  EXPECT_TRUE(loops(2048, 32768, 256, Objective::memory, -8192).loops.empty());
+  EXPECT_EQ(loops(65536, 32768, 256, Objective::memory, -8192).loops.at(0).rows, 8192);
   const Plan deep = loops(2049, 32768, 4096);
   EXPECT_TRUE(deep.loops.empty());
   EXPECT_THAT(deep.notes.at(0), HasSubstr("their sums in fp32 take 536.9 MB"));

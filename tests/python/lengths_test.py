@@ -85,6 +85,29 @@ class Lengths(unittest.TestCase):
                 compilations = self._train(make(**layers), map(padded, LENGTHS), autocast)
                 self.assertLessEqual(compilations, 2)
 
+    def test_blocks_of_logits_are_as_large_as_for_long_inputs(self):
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(8, 65536)
+
+            def forward(self, x, targets):
+                return nn.functional.cross_entropy(self.head(x), targets)
+
+        torch.manual_seed(0)
+        recorder, model = Recorder(strict=True), Head()
+        compiled = torch.compile(model, backend=recorder)
+        for rows in (24, 1100, 1300):
+            batch = torch.randn(rows, 8), torch.randint(0, 65536, (rows,))
+            (loss, gradients), (wanted, expected) = (
+                outcome(run, model, *batch) for run in (compiled, model))
+            torch.testing.assert_close(loss, wanted)
+            for a, e in zip(gradients, expected, strict=True):
+                torch.testing.assert_close(a, e)
+        short, varying = (report.taken[0].plan for report in recorder.reports)
+        self.assertIn("blocks begin above", "".join(short.notes))
+        self.assertIn("for blocks of 1024 rows", varying.explain({"M": 1100}, False))
+
     def test_numbers_that_change_are_read_at_each_call(self):
         """A Python float that is an argument, or an attribute of a module that is changed."""
         class Scaled(nn.Module):

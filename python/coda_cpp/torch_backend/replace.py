@@ -121,6 +121,7 @@ class Region(torch.nn.Module):
         return results[0] if len(results) == 1 else tuple(results)
 
 
+_MANY_ROWS = 8192  # from here on a block's rows follow from the GPU's rates alone
 _functions: dict[str, GraphFunction] = {}
 _lock = threading.Lock()
 
@@ -134,20 +135,21 @@ def text_of(nodes: Sequence[fx.Node]) -> str:
 
 
 def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, Any],
-              for_gpu: bool, nominal: Mapping[str, int], products: str, objective: str,
-              rounded: Sequence[int]) -> GraphFunction:
+              for_gpu: bool, nominal: Mapping[str, int], loss_rows: int, products: str,
+              objective: str, rounded: Sequence[int]) -> GraphFunction:
     """The function of a region. Regions with the same computation share plans, kernels and
     sessions, but not the scales of products in 8 bits."""
     products = products if region.storage == torch.bfloat16 else ""
     given = [(value.name, value.shape, value.dtype, value.is_table, source.form)
              for (_, source), value in region.inputs.items()]
-    key = repr((given, text_of(nodes), list(outputs), region.storage, for_gpu, nominal, products,
-                objective, rounded))
+    key = repr((given, text_of(nodes), list(outputs), region.storage, for_gpu, nominal, loss_rows,
+                products, objective, rounded))
     with _lock:
         if key not in _functions:
             _functions[key] = GraphFunction(
                 list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
-                storage=_tensors.torch_dtypes()[region.storage], loss_rows=-1, nominal=nominal,
+                storage=_tensors.torch_dtypes()[region.storage], loss_rows=loss_rows,
+                nominal=nominal,
                 products=products, rounded=rounded, objective=objective)
         return _functions[key].another_use() if products else _functions[key]
 
@@ -201,7 +203,9 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
     rounded = {i: inputs[place[node]].args[0] for i, (node, _) in enumerate(region.inputs)
                if node in weights and node.meta.get(NEEDS) and _is_rounded(inputs[place[node]])}
-    function = _function(region, nodes, outputs, for_gpu, nominal, products, objective,
+    # With lengths that vary, blocks of logits must suit longer inputs than the first.
+    loss_rows = -1 if isinstance(region.rows, int) else -_MANY_ROWS
+    function = _function(region, nodes, outputs, for_gpu, nominal, loss_rows, products, objective,
                          list(rounded))
     trained = _with_gradients(returned)
     needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())

@@ -47,10 +47,11 @@ LossRows choose_loss_rows(const JointGraph& joint, const CompileOptions& options
   if (all * row <= kWholeUpTo) {
     return {0, shape.text() + " takes " + mb(all * row) + ", blocks begin above " + mb(kWholeUpTo)};
   }
-  int64_t rows = in_spans(std::max(ceil_div(kBlock, row), all / kMostBlocks));
+  const int64_t many = std::max(all, -options.loss_rows);
+  int64_t rows = in_spans(std::max(ceil_div(kBlock, row), many / kMostBlocks));
   if (!joint.row_blocks.sums.empty()) {
     const int64_t most =
-        options.objective == Objective::speed ? all : in_spans(ceil_div(all, int64_t{2}));
+        options.objective == Objective::speed ? many : in_spans(ceil_div(many, int64_t{2}));
     rows = std::max(rows, std::min(rows_for_sums(options.rates), most));
   }
   int64_t sums = 0;
@@ -59,7 +60,7 @@ LossRows choose_loss_rows(const JointGraph& joint, const CompileOptions& options
     sums +=
         sum.rows.evaluate(options.sizes) * sum.cols.evaluate(options.sizes) * size_of(DType::f32);
   }
-  const int64_t saved = (all - std::min(rows, all)) * row;
+  const int64_t saved = (many - std::min(rows, many)) * row;
   if (saved <= sums) {
     return {0, "they would save " + mb(saved) + ", and their sums in fp32 take " + mb(sums)};
   }
