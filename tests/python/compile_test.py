@@ -300,6 +300,25 @@ class CompiledModels(unittest.TestCase):
             with self.assertRaisesRegex(Exception, "a target lies outside of"):
                 compiled(input_ids=batch, labels=labels)
 
+    def test_channels_of_images_of_one_pixel_are_columns(self):
+        """[batch, channels, 1, 1] may be rows of one column, until a linear layer reads it."""
+        class Net(nn.Module):
+            def __init__(self, behind):
+                super().__init__()
+                self.mix, self.out = nn.Conv2d(8, 8, 3, padding=1), nn.Linear(8, 4)
+                self.behind = behind
+
+            def forward(self, x):
+                return self.out(self.behind(self.mix(x))).relu()
+
+        x = torch.randn(3, 8, 1, 1)
+        for behind in (lambda y: y.flatten(2).mT.relu(), lambda y: y.relu().flatten(2).mT,
+                       lambda y: y.relu().permute(0, 2, 3, 1), lambda y: y.relu().flatten(1)):
+            torch._dynamo.reset()
+            recorder, model = Recorder(strict=True), Net(behind)
+            torch.testing.assert_close(torch.compile(model, backend=recorder)(x), model(x))
+            self.assertEqual([layer.is_fused for layer in recorder.reports[0].layers], [True])
+
     def test_no_rows(self):
         model = Block()
         compiled = torch.compile(model, backend=Recorder(), fullgraph=True)

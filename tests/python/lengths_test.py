@@ -6,9 +6,11 @@ import unittest
 
 import torch
 import torch._dynamo
-from compiled import Recorder, error, gpt2, outcome, padded, qwen3
+from compiled import Recorder, error, gpt2, outcome, padded, qwen3, system_compiler
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+from coda_cpp.torch_backend import coda
 
 LENGTHS = (32, 48, 16, 40, 64, 24)
 
@@ -42,6 +44,22 @@ class Dropped(nn.Module):
     def forward(self, x):
         x = self._block(x.flatten(0, 1)) + 1
         return checkpoint(self._block, x, use_reentrant=False).square().mean()
+
+
+class Convolved(nn.Module):
+    """Scaled heads that are saved for the backward, and then a convolution over the tokens, as in
+    Mamba-2."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+        self.mix = nn.Conv1d(32, 32, 2, groups=32, padding=1)
+
+    def forward(self, x):
+        heads = self.up(x).relu().unflatten(2, (2, 16))
+        heads = (heads * (heads.mT @ heads).sum(2, keepdim=True)).sigmoid()
+        y = (heads * (heads.mT @ heads).sum(2, keepdim=True)).flatten(2).mT
+        return self.down(self.mix(y)[..., 1:].mT).square().mean()
 
 
 class Lengths(unittest.TestCase):
@@ -142,6 +160,54 @@ class Lengths(unittest.TestCase):
         self.assertEqual([len(report.taken) for report in recorder.reports], [2, 2])
         self.assertFalse([one for report in recorder.reports for one in report.left
                           if one.split(" x ")[1].startswith("dropout")])
+
+    def test_a_size_that_a_weight_fixes_is_a_number(self):
+        """With dynamic=True all sizes of an input are symbols, also the number of columns."""
+        class Doubled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+
+            def forward(self, x):
+                y = self.up(x).relu()
+                return self.down(torch.cat([y, y.flip(1)], 1).square()).relu()
+
+        torch._dynamo.reset()
+        model, recorder = Doubled(), Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder, dynamic=True)
+        for tokens in (5, 7):
+            x = torch.randn(2, tokens, 32)
+            torch.testing.assert_close(compiled(x), model(x))
+        self.assertEqual([[layer.is_fused for layer in report.layers]
+                          for report in recorder.reports], [[True, True]])
+
+    def test_inductor_compiles_what_is_around_a_convolution_over_the_tokens(self):
+        """On a CPU it fails with its setting layout_optimization."""
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model, recorder = Convolved(), Recorder(strict=True, inner="inductor")
+        compiled = torch.compile(model, backend=recorder, dynamic=True)
+        for tokens in (9, 12):  # Inductor compiles a convolution's backward for each length
+            x = torch.randn(2, tokens, 16)
+            with system_compiler():
+                found = outcome(compiled, model, x)
+            torch.testing.assert_close(found, outcome(model, model, x), rtol=1e-4, atol=1e-6)
+
+    def test_convolutions_keep_their_layout_if_only_the_batch_varies(self):
+        found = []
+
+        def noted(module, inputs):
+            found.append("layout_optimization" in coda._settings_of_varying_sizes(module))
+            return module
+
+        x, image = torch.randn(2, 16, 40), torch.randn(2, 3, 40, 50)
+        for layer, given, dim in ((nn.Conv1d(16, 8, 2), x, 2), (nn.Conv1d(16, 8, 2), x, 0),
+                                  (nn.Conv2d(3, 8, 2), image, 3), (nn.Conv2d(3, 8, 2), image, 0)):
+            torch._dynamo.reset()
+            varying = given.clone()
+            torch._dynamo.mark_dynamic(varying, dim)
+            torch.compile(layer, backend=noted)(varying)
+        self.assertEqual(found, [True, False, True, False])
 
     def test_tensors_whose_columns_are_the_length_do_not_fix_it(self):
         torch.manual_seed(0)

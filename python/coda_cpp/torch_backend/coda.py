@@ -100,7 +100,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
                 if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
                     taken.measured = measure.measured(
-                        part, region, _compiler(options.inner, False, options, is_fused=True),
+                        part, region, _compiler(options.inner, {}, options, is_fused=True),
                         repr((options.inner, options.products, options.objective, options.mode)),
                         measure.SECONDS_OF_NEW_GPUS if is_new else None)
                 # Where no other region was right and fast, none is fused untimed.
@@ -192,9 +192,9 @@ def _inner(name: str, module: fx.GraphModule, options: Options, is_fused: bool =
     """The function that compiles the module, whose regions are fused or not."""
     is_dynamic = any(isinstance(node.meta.get("example_value"), torch.SymInt)
                      for node in module.graph.find_nodes(op="placeholder"))
-    compiler = _compiler(name, is_dynamic, options, is_fused)
     if not is_dynamic:
-        return compiler
+        return _compiler(name, {}, options, is_fused)
+    compiler = _compiler(name, _settings_of_varying_sizes(module), options, is_fused)
 
     def compiled(*arguments: Any) -> Callable:
         with attention.without_cudnn():
@@ -203,15 +203,30 @@ def _inner(name: str, module: fx.GraphModule, options: Options, is_fused: bool =
     return compiled
 
 
-def _compiler(name: str, is_dynamic: bool, options: Options, is_fused: bool) -> Callable:
+def _settings_of_varying_sizes(module: fx.GraphModule) -> dict[str, bool]:
+    """Settings of Inductor for a graph whose sizes are symbols."""
+    from torch._inductor import config
+
+    made: dict[str, bool] = {}
+    # With this option Inductor recompiles the graph for other ranges of a symbol's values.
+    if hasattr(config.triton, "mix_order_reduction"):
+        made["triton.mix_order_reduction"] = False
+    # Near a convolution on a CPU, Inductor sorts the strides of tensors with the channels last. It
+    # cannot sort them if the length or the size of an image is a symbol.
+    if any(not isinstance(size, int) for part in module.modules()
+           if isinstance(part, fx.GraphModule) for node in part.graph.nodes
+           if linears.name_of(node).startswith("conv")
+           for size in getattr(node.meta.get("example_value"), "shape", ())[1:]):
+        made["layout_optimization"] = False
+    return made
+
+
+def _compiler(name: str, varying: dict[str, bool], options: Options, is_fused: bool) -> Callable:
+    """The inner compiler; `varying`: Inductor's settings for sizes that vary."""
     if name == "inductor":
-        from torch._inductor import config
         from torch._inductor.compile_fx import compile_fx
 
-        settings = options.inductor_settings(is_fused)
-        # With this option Inductor recompiles the graph for other ranges of a symbol's values.
-        if is_dynamic and hasattr(config.triton, "mix_order_reduction"):
-            settings["triton.mix_order_reduction"] = False
+        settings = options.inductor_settings(is_fused) | varying
         return functools.partial(compile_fx, config_patches=settings) if settings else compile_fx
     from torch._dynamo import lookup_backend
 
@@ -278,7 +293,9 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         warn_once("CUDA graphs are off for a graph with fused regions; if the processor starts "
                   "kernels too slowly for the GPU, compare with the backend 'inductor'")
     try:
-        compiled = _compiled(fused, inputs, _inner(run_by, module, chosen, is_fused=True))
+        # "eager" compiles nothing that equal layers could share.
+        compiled = fused if run_by == "eager" else _compiled(
+            fused, inputs, _inner(run_by, module, chosen, is_fused=True))
     except RestartAnalysis:  # not an error: Dynamo makes another graph
         raise
     except Exception as why:  # noqa: BLE001

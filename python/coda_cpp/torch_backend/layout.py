@@ -54,11 +54,13 @@ def value_of(node: Any) -> torch.Tensor:
 
 
 def number(size: Any) -> int:
-    """A size that must be the same at every call. int() is not used for a symbol, because it would
-    specialise the graph to the symbol's value."""
-    if not isinstance(size, int):
+    """A size that must be the same at every call: a number, or a symbol that a weight's size has
+    already fixed. int() is not used for a symbol, because it would specialise the graph to the
+    symbol's value."""
+    known = size if isinstance(size, int) else size.node.maybe_as_int()
+    if known is None:
         raise NotUnderstood(f"a number of columns varies from call to call ({size})")
-    return size
+    return known
 
 
 def hint(size: Any) -> int:
@@ -159,6 +161,13 @@ def last_dimension(node: fx.Node) -> tuple[int, bool]:
     return number(value_of(node).shape[-1]), "c" in or_plain(node)[:-1]
 
 
+def _require_columns(layout: str) -> None:
+    """Raises NotUnderstood if rows are the last dimension, and there are no columns: for example an
+    image of one pixel, [batch, channels, 1, 1], whose channels were taken for rows."""
+    if layout.endswith("r") and "c" not in layout:
+        raise NotUnderstood("the rows of a single column become columns")
+
+
 def layout_of(node: fx.Node) -> str:
     """The layout of the operation's result, from the layouts of its operands."""
     made, target = value_of(node), node.target
@@ -187,11 +196,16 @@ def layout_of(node: fx.Node) -> str:
         if known(first) is None and (not same(source.shape[-1:], made.shape[-1:])
                                      or min(source.dim(), made.dim()) < 2):
             raise NotUnderstood("a view of another's result that changes the last dimension")
-        return viewed(source.shape, or_plain(first), made.shape)
+        layout = viewed(source.shape, or_plain(first), made.shape)
+        if any(user.target is LINEAR for user in node.users):
+            _require_columns(layout)
+        return layout
     if target in TURNS:
         if known(first) is None:
             raise NotUnderstood("a transpose of another's result")
-        return turned(or_plain(first), order_of(node))
+        layout = turned(or_plain(first), order_of(node))
+        _require_columns(layout)
+        return layout
     if target in REDUCTIONS:
         layout, rank = or_plain(first), value_of(first).dim()
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
