@@ -149,8 +149,7 @@ def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, 
             _functions[key] = GraphFunction(
                 list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
                 storage=_tensors.torch_dtypes()[region.storage], loss_rows=loss_rows,
-                nominal=nominal,
-                products=products, rounded=rounded, objective=objective)
+                nominal=nominal, products=products, rounded=rounded, objective=objective)
         return _functions[key].another_use() if products else _functions[key]
 
 
