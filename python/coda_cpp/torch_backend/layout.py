@@ -38,7 +38,7 @@ BROADCASTING = {getattr(_aten, name).Tensor for name in (
     "add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq", "ne")} | {
     _aten.where.self, _aten.maximum.default, _aten.minimum.default, _aten.addcmul.default,
     _aten.lerp.Tensor}
-_UNKNOWN = 4096
+_UNKNOWN = 4096  # rows for comparing costs
 NORMS = {_aten.rms_norm.default, _aten.layer_norm.default}
 
 
