@@ -286,9 +286,8 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         if slow := too_small_buckets():
             warn_once(slow)
     _LOG.info("coda: %s", report)
-    inner = _inner(run_by, module, chosen)
     if fused is module:
-        return inner(module, inputs)
+        return _inner(run_by, module, chosen)(module, inputs)
     if run_by == "inductor" and chosen.has_cuda_graphs:
         warn_once("CUDA graphs are off for a graph with fused regions; if the processor starts "
                   "kernels too slowly for the GPU, compare with the backend 'inductor'")
@@ -301,12 +300,13 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     except Exception as why:  # noqa: BLE001
         if chosen.strict:
             raise
-        unfused = inner(module, inputs)  # raises if the inner compiler itself does not work
+        # Raises if the inner compiler itself does not work.
+        unfused = _inner(run_by, module, chosen)(module, inputs)
         warn_once(f"left to PyTorch: all: {reason(why)}")
         return unfused
     if torch._C._is_any_autocast_enabled():
         compiled = _without_autocast(compiled)
-    return checks.guarded(compiled, lambda given: inner(module, given))
+    return checks.guarded(compiled, lambda given: _inner(run_by, module, chosen)(module, given))
 
 
 def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:
