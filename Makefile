@@ -26,7 +26,7 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # More CMake arguments for `make test`. .ci/run uses them to leave out tests that have run before.
 TEST_ARGS ?=
 
-.PHONY: run test test-pytorch test-loops zoo wheel test-gpu random-modules clean-kernels \
+.PHONY: run test package test-pytorch test-loops zoo wheel test-gpu random-modules clean-kernels \
 	mutate sanitize fuzz bench bench-gpu \
 	format lint known-clean clean build configure setup setup-python
 
@@ -58,15 +58,20 @@ test: setup-python configure
 		wait $$! || { cat $(BUILD)/judges.log >&2; exit 1; }; exit $$built
 	CODA_REQUIRE_NVRTC=1 scripts/run_tests.sh $(BUILD) $(TEST_JOBS) -LE gpu
 
-# The Python package's tests with the oldest and the newest PyTorch that it is for: six minutes and
-# 10 GB besides `make test`, which has the judges' version.
-PYTORCH ?= 2.11.0 2.15.0
-test-pytorch: PYTHON_ARGS = -DCODA_PYTHON=ON -DCODA_PYTHON_EXECUTABLE=$(CURDIR)/.venv/bin/python
-test-pytorch: setup-python configure
+# The Python package as a wheel, installed in an environment of its own, $(BUILD)/python/venv, which
+# also sees the judges.
+package: PYTHON_ARGS = -DCODA_PYTHON=ON -DCODA_PYTHON_EXECUTABLE=$(CURDIR)/.venv/bin/python
+package: setup-python configure
 	@scripts/setup.sh judges
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target _core_stub
 	bash tests/python/install_wheel.sh $(CURDIR) $(abspath $(BUILD)) \
 		$(abspath $(BUILD))/python/coda_cpp/_core.*.so
+PACKAGE = $$(echo $(abspath $(BUILD))/python/venv/lib/python3.*/site-packages)
+
+# The Python package's tests with the oldest and the newest PyTorch that it is for: some 20 minutes
+# and 10 GB besides `make test`, which has the judges' version.
+PYTORCH ?= 2.11.0 2.15.0
+test-pytorch: package
 	bash tests/python/with_pytorch.sh $(CURDIR) $(abspath $(BUILD)) $(PYTORCH)
 
 # Wheels for other machines and the source distribution, in build-wheel/dist.
@@ -102,30 +107,30 @@ clean-kernels: configure
 		'$(BUILD)/gpu_test --gtest_brief=1 && $(BUILD)/lab/table/table_test --gtest_brief=1'
 	sort -u $(BUILD)/clean_kernels.txt > $(CLEAN)
 
-# PyTorch modules made by chance, compiled and compared with eager: 20,000 take some hours. It needs
-# what `make test-pytorch` sets up.
+# PyTorch modules made by chance, compiled and compared with eager: 20,000 take some hours.
 MODULES ?= 20000
 SEED ?= 0
-random-modules:
-	OMP_NUM_THREADS=1 PYTHONPATH=python .venv/bin/python tests/python/random_modules.py \
+random-modules: package
+	OMP_NUM_THREADS=1 PYTHONPATH=$(PACKAGE) .venv/bin/python tests/python/random_modules.py \
 		--count $(MODULES) --seed $(SEED)
 
 # Compiles other people's models, compares them with eager mode, and writes docs/results/models.md,
 # in half an hour. `make zoo MODELS="llama bert"` runs only models with these names. PYTHON may name
-# a Python that has timm and diffusers, whose models then run too.
+# a Python of the same version that has timm and diffusers, whose models then run too.
 MODELS ?=
 PYTHON ?= .venv/bin/python
-zoo:
-	OMP_NUM_THREADS=1 PYTHONPATH=python $(PYTHON) bench/zoo.py $(MODELS)
+zoo: package
+	OMP_NUM_THREADS=1 PYTHONPATH=$(PACKAGE) $(PYTHON) bench/zoo.py $(MODELS)
 
 # Tests training loops of TRL, PEFT, Lightning and accelerate. Installs these packages into
 # build/loops, an environment that also sees the packages of .venv.
-test-loops:
+test-loops: package
 	$(CURDIR)/.venv/bin/python -m venv build/loops
 	echo $(CURDIR)/.venv/lib/python3.*/site-packages > \
 		$$(echo build/loops/lib/python3.*/site-packages)/judges.pth
 	build/loops/bin/pip install -q --no-compile -r requirements-loops.txt
-	OMP_NUM_THREADS=1 PYTHONPATH=python:tests/python build/loops/bin/python -m unittest loops_test
+	OMP_NUM_THREADS=1 PYTHONPATH=$(PACKAGE):tests/python build/loops/bin/python \
+		-m unittest loops_test
 
 # Plants the bugs of tests/mutants/ and says which no test notices: hours for all of them.
 # `make mutate MUTANT="trainer adamw"`: those with one of these words.
