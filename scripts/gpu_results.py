@@ -30,7 +30,7 @@ ABOUT = {
     "LargeTensors": "tensors with more than 2^31 elements",
     "PlansOnGpu": "blocks and models, forward and backward, against the error contract",
     "TinyPlans": "small plans, also used with compute-sanitizer",
-    "SessionOnGpu": "the same bits in each run, from a CUDA graph, and while other kernels run",
+    "SessionOnGpu": "bitwise equal results: repeated runs, CUDA graphs, while other kernels run",
     "SameBits": "the same bits for every tile and number of multiprocessors",
     "DependentLaunch": "programmatic dependent launch gives the same bits",
     "HeadSums": "sums over each head in a GEMM's epilogue, as QK-norm needs",
@@ -44,9 +44,9 @@ ABOUT = {
     "SmClock": "the clock that benchmarks read on the GPU",
     "OnGpu": "attention in parts, and with soft-caps",
     "OwnAttentionOnGpu": "the library's own attention kernels: definition, same bits in each run",
-    "LargestValuesOnGpu": "ties of a maximum: where the gradient goes",
-    "SparseExpertsOnGpu": "mixtures of experts: the same step as on the CPU",
-    "TextGeneratorOnGpu": "text generation: the same text as on the CPU",
+    "LargestValuesOnGpu": "the gradient of a maximum that several elements share",
+    "SparseExpertsOnGpu": "mixtures of experts: a step's loss and gradients are the CPU's",
+    "TextGeneratorOnGpu": "text generation: the text that the CPU backend generates",
 }
 
 

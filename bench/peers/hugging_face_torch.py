@@ -51,8 +51,8 @@ def widths(layers, hidden, mlp, heads, kv_heads=None, **more):
 QWEN3 = widths(8, 1024, 3072, 16, 8, head_dim=128, vocab_size=151936, tie_word_embeddings=True)
 LLAMA = widths(6, 2048, 8192, 32, 8, vocab_size=128256, tie_word_embeddings=True)
 BERT = {"num_hidden_layers": 6}
-# By case: the class, its configuration, the inputs, how many rows of how many tokens, and what else
-# people do: "varying" lengths, "checkpoint", "lora".
+# name: (class, configuration, kind of inputs, sequences, tokens of a sequence, options...). Images
+# have a number of patches instead of tokens. Options: "varying" (lengths), "checkpoint", "lora".
 CASES = {
     "qwen3 padded": ("Qwen3ForCausalLM", QWEN3, "padded", 4, 2048),
     "qwen3 varying": ("Qwen3ForCausalLM", QWEN3 | {"num_hidden_layers": 4}, "padded", 4, 2048,

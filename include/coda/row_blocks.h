@@ -10,7 +10,7 @@
 
 namespace CODA_API coda {
 
-// The number of rows of each block (at least 1). The last block may have fewer.
+// Rows per block, at least 1. The last block has the remaining rows.
 int64_t rows_of_block(const RowBlocks& loop, const DimValues& sizes);
 // The number of blocks.
 int64_t row_blocks_of(const RowBlocks& loop, const DimValues& sizes);

@@ -73,6 +73,18 @@ def padded(tokens, batch=2):
     return {"input_ids": ids, "labels": ids.where(mask == 1, -100), "attention_mask": mask}
 
 
+class Reversed(torch.autograd.Function):
+    """A gradient-reversal layer, whose result is a view."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -0.5 * gradient
+
+
 class Recorder:
     """The backend, whose reports are kept. Models here are too small for fusion to gain. An error
     that leaves operations to PyTorch does not show in the results, so it fails the test, unless

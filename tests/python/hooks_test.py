@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from compiled import Recorder, error
+from compiled import Recorder, Reversed, error
 
 WIDTH = 32
 
@@ -25,18 +25,6 @@ class Mlp(nn.Module):
 
     def forward(self, x):
         return x + self.down(functional.gelu(self.up(self.norm(x))))
-
-
-class Reversed(torch.autograd.Function):
-    """A gradient-reversal layer."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return -0.5 * gradient
 
 
 def limited(gradient):

@@ -179,7 +179,7 @@ class Warnings(unittest.TestCase):
             called(torch.randn(4, WIDTH))
         self.assertRegex(str(raised.exception),
                          r"^backend coda: linear layers are left to PyTorch: layer "
-                         r"\(notices_test.py:\d+\): no operation beside it can be fused: .*"
+                         r"\(notices_test.py:\d+\): no neighbouring operation can be fused: .*"
                          r"its result goes to special_i0 \(not supported\)$")
 
 

@@ -188,7 +188,7 @@ class Reports(unittest.TestCase):
                 (lambda x: checkpoint(model, x, use_reentrant=False)) if is_checkpointed else model,
                 backend=Recorder(strict=True))
             with self.assertRaisesRegex(Exception, rf"linear layers are left to PyTorch: .*"
-                                        rf"down \({_HERE}\): no operation beside it .*"
+                                        rf"down \({_HERE}\): no neighbouring operation .*"
                                         "input comes from special_i0"):
                 called(torch.randn(2, 4, WIDTH))
 
@@ -208,7 +208,7 @@ class Reports(unittest.TestCase):
                     if record.levelname == "WARNING"]
         self.assertEqual(len(warnings), 1)
         self.assertIn("0 of 6 linear layers fused", warnings[0])
-        self.assertRegex(warnings[0], rf"\*\.down \(3 layers, {_HERE}\): no operation beside it")
+        self.assertRegex(warnings[0], rf"\*\.down \(3 layers, {_HERE}\): no neighbouring operation")
 
     def test_a_graph_that_cannot_be_read_tells_its_layers_too(self):
         def step(x):
@@ -241,7 +241,8 @@ class Reports(unittest.TestCase):
         self.assertRegex(others[0], "2 graphs.*graph_break")
         self.assertRegex(others[1], r"in all \d+ programs; .* MB moved, .* MB saved for the "
                                     r"backward; predicted .* ms")
-        self.assertRegex(text, rf"second\.down \({_HERE}\): no operation beside it.*\n    remedy: ")
+        self.assertRegex(
+            text, rf"second\.down \({_HERE}\): no neighbouring operation.*\n    remedy: ")
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def _alone(node: fx.Node, refused: dict[fx.Node, str]) -> str:
                 why = refused.get(other) or (
                     "in another region" if other.target in RULES else "not supported")
                 said[f"{way} {name_of(other)} ({why})"] = None
-    return "no operation beside it can be fused: " + ", ".join(said)
+    return "no neighbouring operation can be fused: " + ", ".join(said)
 
 
 def mark(module: fx.GraphModule, refused: dict[fx.Node, str]) -> list[LinearLayer]:

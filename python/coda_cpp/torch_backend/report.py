@@ -25,7 +25,7 @@ FAULT = "a fault of this backend, not of the model"
 # Remedies, by words in the reason; the first match is used.
 _REMEDIES = (
     (FAULT, "report it with this text; another version of PyTorch may work (docs/pytorch.md)"),
-    ("no operation beside it", "nothing needs to be done: a GEMM alone is as fast in PyTorch; "
+    ("no neighbouring operation", "nothing needs to be done: a GEMM alone is as fast in PyTorch; "
                                "brackets say why each neighbour is not fused"),
     ("several types", "give the parameters one type, or use torch.autocast"),
     ("no_grad", "call the compiled model within torch.no_grad(), or detach its inputs"),
