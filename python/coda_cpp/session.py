@@ -80,7 +80,10 @@ class Runners:
     On a GPU, only a plan's first run waits for the compiler, and only for its own kernels. Sessions
     for other sizes, and all that are made while kernels are compiled in the background, use kernels
     that are already loaded and give the same bits. When the fastest kernels for their sizes are
-    compiled, they are replaced by sessions that use these."""
+    compiled, they are replaced by sessions that use these.
+
+    A session that is recorded into a CUDA graph is the graph's from then on, and lives as long as
+    the process, because the graph has the addresses of its kernels and of its counters."""
 
     def __init__(self, plan: _core.Plan) -> None:
         self.tensors = facts_of(plan)
@@ -88,6 +91,7 @@ class Runners:
         self._order = [tensor.name for tensor in self.tensors]
         self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
         self._in_background: dict[Any, _precompile.Work] = {}  # of sessions to be replaced
+        self._recorded: dict[Any, _core.PlanRunner] = {}
         self._lock = threading.Lock()
 
     def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int],
@@ -103,12 +107,10 @@ class Runners:
             stream = torch._C._cuda_getCurrentRawStream(device.index)
         key = (sizes, device, stream)
         with self._lock:
-            runner = self._kept.get(key)
-            if runner is None or self._in_background and self._is_outdated(key):
-                runner = self._kept[key] = self._made(key, is_first=runner is None)
-                if len(self._kept) > RUNNERS:
-                    self._in_background.pop(self._kept.popitem(last=False)[0], None)
-            self._kept.move_to_end(key)
+            if stream and torch._C._cuda_isCurrentStreamCapturing():
+                runner = self._to_record(key)
+            else:
+                runner = self._current(key)
         if not runner.lent_bytes:
             runner.run(addresses, stream, 0, strides)
             return
@@ -120,6 +122,27 @@ class Runners:
             runner.run(addresses, stream, memory.data_ptr(), strides)
         else:
             _host_memory.run(runner, addresses, strides)
+
+    def _current(self, key: Any) -> _core.PlanRunner:
+        runner = self._kept.get(key)
+        if runner is None or self._in_background and self._is_outdated(key):
+            runner = self._kept[key] = self._made(key, is_first=runner is None)
+            if len(self._kept) > RUNNERS:
+                self._in_background.pop(self._kept.popitem(last=False)[0], None)
+        self._kept.move_to_end(key)
+        return runner
+
+    def _to_record(self, key: Any) -> _core.PlanRunner:
+        """The session for a run that a CUDA graph records. None can be made meanwhile, so one of an
+        earlier run is taken, if possible of the same stream. Raises Error if there is none."""
+        if key not in self._recorded:
+            earlier = [key, *(known for known in self._kept if known[:2] == key[:2])]
+            found = next((self._kept.pop(known) for known in earlier if known in self._kept), None)
+            if found is None:
+                raise Error("a CUDA graph records this call, but no call with tensors of these "
+                            "sizes has run before; run the same calls once before the recording")
+            self._recorded[key] = found
+        return self._recorded[key]
 
     def _is_outdated(self, key: Any) -> bool:
         """Whether faster kernels than the session's have been compiled since it was made."""

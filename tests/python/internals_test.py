@@ -27,6 +27,7 @@ torch._C._ExcludeDispatchKeyGuard
 torch._C._after_autograd_keyset
 torch._C._autograd._get_data_attr
 torch._C._cuda_getCurrentRawStream
+torch._C._cuda_isCurrentStreamCapturing
 torch._C._dispatch_has_kernel_for_dispatch_key
 torch._C._is_any_autocast_enabled
 torch._C._log_api_usage_once
@@ -40,6 +41,7 @@ torch._dynamo.list_backends (exclude_tags=('debug', 'experimental'))
 torch._dynamo.lookup_backend (compiler_fn)
 torch._dynamo.register_backend (compiler_fn=None, name=None, tags=())
 torch._dynamo.reset ()
+torch._dynamo.source.ConstantSource (source_name)
 torch._dynamo.utils._disable_saved_tensors_hooks_during_tracing ()
 torch._dynamo.utils.counters
 torch._functorch.config.patch (arg1=None, arg2=None, **kwargs)

@@ -190,8 +190,9 @@ class Modes(unittest.TestCase):
         torch._dynamo.reset()
         notices.warn_once.cache_clear()
 
-    def _settings(self, model, **named):
+    def _settings(self, model, x=None, **named):
         """Inductor's settings for each graph, and the warnings."""
+        x = torch.randn(4, WIDTH) if x is None else x
         found = []
 
         def compile_fx(module, inputs, config_patches=None):
@@ -200,23 +201,27 @@ class Modes(unittest.TestCase):
 
         with patch("torch._inductor.compile_fx.compile_fx", compile_fx), \
                 self.assertLogs("coda_cpp", "INFO") as logged:
-            torch.compile(model, backend="coda", dynamic=False, **named)(torch.randn(4, WIDTH))
+            torch.compile(model, backend="coda", dynamic=False, **named)(x)
         return found, [r.getMessage() for r in logged.records if r.levelname == "WARNING"]
 
-    def test_with_fused_regions_all_but_cuda_graphs(self):
+    def test_with_fused_regions_all(self):
         model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU())
-        settings, warnings = self._settings(
-            model, options={"mode": "max-autotune", "cost_model": False})
-        self.assertEqual(settings, [{"max_autotune": True, "coordinate_descent_tuning": True,
-                                     "triton.cudagraphs": False}])
-        self.assertRegex("".join(warnings), "^coda: CUDA graphs are off ")
+        found = self._settings(model, options={"mode": "max-autotune", "cost_model": False})
+        self.assertEqual(found, ([{"max_autotune": True, "coordinate_descent_tuning": True,
+                                   "triton.cudagraphs": True}], []))
 
-    def test_cuda_graphs_by_inductors_configuration(self):
-        with patch("torch._inductor.config.triton.cudagraphs", True):
-            settings, warnings = self._settings(
-                nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()), options={"cost_model": False})
-        self.assertEqual(settings, [{"triton.cudagraphs": False}])
-        self.assertRegex("".join(warnings), "^coda: CUDA graphs are off ")
+    def test_cuda_graphs_are_off_with_products_in_8_bits(self):
+        """Also if Inductor's own configuration asks for them."""
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()).bfloat16()
+        options = {"products": "fp8", "cost_model": False}
+        for mode, configured in (("reduce-overhead", False), ("", True)):
+            torch._dynamo.reset()
+            notices.warn_once.cache_clear()
+            with patch("torch._inductor.config.triton.cudagraphs", configured):
+                settings, warnings = self._settings(
+                    model, torch.randn(16, WIDTH).bfloat16(), options={**options, "mode": mode})
+            self.assertEqual(settings, [{"triton.cudagraphs": False}])
+            self.assertRegex("".join(warnings), "^coda: CUDA graphs are off .*8 bits")
 
     def test_without_regions_all(self):
         settings, warnings = self._settings(nn.SiLU(), mode="reduce-overhead")

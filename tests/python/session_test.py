@@ -212,11 +212,11 @@ _GPU = (132, "NVIDIA H200", (9, 0))
 
 class _Compiler:
     """Stands for the compiler and the GPU: compiling lasts until end(). `made`: the numbers of rows
-    of the sessions made, `compiled`: of the plans compiled in the background. With `finds_all` all
-    kernels are in the cache."""
+    of the sessions made, `compiled`: of the plans compiled in the background, `ran`: the sessions
+    that ran. With `finds_all` all kernels are in the cache."""
 
     def __init__(self, test):
-        self.made, self.compiled, self.finds_all = [], [], False
+        self.made, self.compiled, self.ran, self.finds_all = [], [], [], False
         self._test, self._may_end = test, threading.Event()
         self._runners = session.Runners(coda_cpp.Program.parse(_GPU_PROGRAM).plan())
         self._device = unittest.mock.Mock(type="cuda", index=0)
@@ -229,7 +229,10 @@ class _Compiler:
                     patch.object(_precompile._core, "precompile", self._precompile),
                     patch.object(session, "gpu_of", return_value=_GPU),
                     patch.object(session._core, "PlanRunner", self._runner),
-                    patch("torch._C._cuda_getCurrentRawStream", return_value=0, create=True)):
+                    patch("torch._C._cuda_getCurrentRawStream", lambda _: self._stream,
+                          create=True),
+                    patch("torch._C._cuda_isCurrentStreamCapturing", lambda: self._records,
+                          create=True)):
                 stack.enter_context(patched)
             self._stack = stack.pop_all()
         return self
@@ -238,8 +241,11 @@ class _Compiler:
         self.end()
         self._stack.close()
 
-    def run(self, rows):
+    def run(self, rows, stream=0, records=False):
+        """On that stream, which a CUDA graph records or not. The session that ran."""
+        self._stream, self._records = stream, records
         self._runners.run((("M", rows),), self._device, [])
+        return self.ran[-1]
 
     def end(self):
         self._may_end.set()
@@ -252,7 +258,9 @@ class _Compiler:
 
     def _runner(self, plan, backend, sizes, order, is_lent):
         self.made.append(sizes["M"])
-        return unittest.mock.Mock(lent_bytes=0)
+        runner = unittest.mock.Mock(lent_bytes=0)
+        runner.run = lambda *_: self.ran.append(runner)
+        return runner
 
 
 class Kernels(unittest.TestCase):
@@ -300,6 +308,35 @@ class Kernels(unittest.TestCase):
             for _ in range(2):
                 compiler.run(8)
             self.assertEqual(compiler.made, [8, 8])
+
+    def test_a_cuda_graph_gets_the_session_of_an_earlier_run_for_good(self):
+        """If possible, of the same stream."""
+        with _Compiler(self) as compiler:
+            other, same = compiler.run(8, stream=1), compiler.run(8, stream=2)
+            self.assertIs(compiler.run(8, stream=2, records=True), same)
+            self.assertIs(compiler.run(8, stream=2, records=True), same)  # an equal layer's call
+            self.assertIs(compiler.run(8, stream=3, records=True), other)
+            later = [compiler.run(8, stream=stream) for stream in (1, 2, 3)]
+            self.assertFalse({other, same} & {*later})
+            self.assertEqual([compiler.run(8, stream=stream) for stream in (1, 2, 3)], later)
+            self.assertIs(compiler.run(8, stream=2, records=True), same)
+
+    def test_a_cuda_graph_cannot_record_a_first_run(self):
+        with _Compiler(self) as compiler:
+            compiler.run(8, stream=1)
+            with self.assertRaisesRegex(coda_cpp.Error, "run the same calls once before"):
+                compiler.run(16, stream=1, records=True)
+            self.assertEqual(compiler.made, [8])
+
+    def test_no_session_is_replaced_while_a_cuda_graph_records(self):
+        with _Compiler(self) as compiler:
+            compiler.run(8, stream=1)
+            earlier = compiler.run(16, stream=1)
+            compiler.end()
+            self.assertIs(compiler.run(16, stream=1, records=True), earlier)
+            self.assertEqual(compiler.made, [8, 16])
+            compiler.run(16, stream=1)
+            self.assertEqual(compiler.made, [8, 16, 16])
 
     def test_a_process_that_ends_while_kernels_are_compiled_ends_well(self):
         script = f"""

@@ -30,8 +30,8 @@ from coda_cpp._core import Error, InternalError
 from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
-    attention, equal_layers, flex, flex_checks, floats, higher_order, last_region, linears,
-    measure, options as choices, strides)
+    attention, cuda_graphs, equal_layers, flex, flex_checks, floats, higher_order, last_region,
+    linears, measure, options as choices, strides)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -100,7 +100,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
                 if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
                     taken.measured = measure.measured(
-                        part, region, _compiler(options.inner, {}, options, is_fused=True),
+                        part, region, _compiler(options.inner, {}, options, may_record=False),
                         repr((options.inner, options.products, options.objective, options.mode)),
                         measure.SECONDS_OF_NEW_GPUS if is_new else None)
                 # Where no other region was right and fast, none is fused untimed.
@@ -187,14 +187,15 @@ def _pass_bounds(normal: Normal, block: fx.GraphModule, operands: Sequence[Any],
     block.recompile()
 
 
-def _inner(name: str, module: fx.GraphModule, options: Options, is_fused: bool = False
+def _inner(name: str, module: fx.GraphModule, options: Options, may_record: bool = True
            ) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
-    """The function that compiles the module, whose regions are fused or not."""
+    """The function that compiles the module. `may_record`: into CUDA graphs, if these are asked
+    for."""
     is_dynamic = any(isinstance(node.meta.get("example_value"), torch.SymInt)
                      for node in module.graph.find_nodes(op="placeholder"))
     if not is_dynamic:
-        return _compiler(name, {}, options, is_fused)
-    compiler = _compiler(name, _settings_of_varying_sizes(module), options, is_fused)
+        return _compiler(name, {}, options, may_record)
+    compiler = _compiler(name, _settings_of_varying_sizes(module), options, may_record)
 
     def compiled(*arguments: Any) -> Callable:
         with attention.without_cudnn():
@@ -221,12 +222,12 @@ def _settings_of_varying_sizes(module: fx.GraphModule) -> dict[str, bool]:
     return made
 
 
-def _compiler(name: str, varying: dict[str, bool], options: Options, is_fused: bool) -> Callable:
+def _compiler(name: str, varying: dict[str, bool], options: Options, may_record: bool) -> Callable:
     """The inner compiler; `varying`: Inductor's settings for sizes that vary."""
     if name == "inductor":
         from torch._inductor.compile_fx import compile_fx
 
-        settings = options.inductor_settings(is_fused) | varying
+        settings = options.inductor_settings(may_record) | varying
         return functools.partial(compile_fx, config_patches=settings) if settings else compile_fx
     from torch._dynamo import lookup_backend
 
@@ -288,13 +289,17 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     _LOG.info("coda: %s", report)
     if fused is module:
         return _inner(run_by, module, chosen)(module, inputs)
-    if run_by == "inductor" and chosen.has_cuda_graphs:
-        warn_once("CUDA graphs are off for a graph with fused regions; if the processor starts "
-                  "kernels too slowly for the GPU, compare with the backend 'inductor'")
+    is_recorded = run_by == "inductor" and chosen.has_cuda_graphs
+    if is_recorded and chosen.products:
+        is_recorded = False
+        warn_once("CUDA graphs are off for a graph with products in 8 bits, whose scales change "
+                  "from call to call")
     try:
+        if is_recorded:
+            cuda_graphs.mark_inputs(fused, module)
         # "eager" compiles nothing that equal layers could share.
         compiled = fused if run_by == "eager" else _compiled(
-            fused, inputs, _inner(run_by, module, chosen, is_fused=True))
+            fused, inputs, _inner(run_by, module, chosen, is_recorded), is_recorded)
     except RestartAnalysis:  # not an error: Dynamo makes another graph
         raise
     except Exception as why:  # noqa: BLE001
@@ -309,8 +314,10 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     return checks.guarded(compiled, lambda given: _inner(run_by, module, chosen)(module, given))
 
 
-def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> Callable:
-    """Compiles without autocast, because its conversions are already in the graph."""
+def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable, is_recorded: bool
+              ) -> Callable:
+    """Compiles without autocast, because its conversions are already in the graph. What is recorded
+    into CUDA graphs is one part: shared parts would have a recording for each layer."""
     with contextlib.ExitStack() as stack:
         if torch._C._is_any_autocast_enabled():
             # AOTAutograd disables autocast in the backward only if autocast is enabled for some
@@ -323,7 +330,7 @@ def _compiled(fused: fx.GraphModule, inputs: Sequence[Any], inner: Callable) -> 
             stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
         shared = None  # the parts of the graph, if it can be cut
         try:
-            shared = equal_layers.compiled(fused, inner)
+            shared = equal_layers.compiled(fused, inner, is_shared=not is_recorded)
         except RestartAnalysis:
             raise
         except Exception as why:  # noqa: BLE001 (then equal layers are compiled one by one)

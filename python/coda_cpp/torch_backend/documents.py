@@ -18,9 +18,10 @@ import torch
 from coda_cpp import _attention as kernels
 
 _aten = torch.ops.aten
+_WAITS = (torch.Tag.cudagraph_unsafe,)  # waits for the GPU, or launches by values on the host
 
 
-@torch.library.custom_op("coda_cpp::document_bounds", mutates_args=())
+@torch.library.custom_op("coda_cpp::document_bounds", mutates_args=(), tags=_WAITS)
 def _bounds(begins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """`begins` [tokens]: whether a document begins at the token, true for the first. Returns the
     bounds of the documents as int32 [tokens + 1], filled up with the number of tokens, and the span
@@ -46,7 +47,7 @@ def _is_own(query: torch.Tensor, softcap: float) -> bool:
     return bool(softcap) or not query.is_cuda or kernels.is_fastest(query, query)
 
 
-@torch.library.custom_op("coda_cpp::document_attention", mutates_args=())
+@torch.library.custom_op("coda_cpp::document_attention", mutates_args=(), tags=_WAITS)
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor,
                spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float
                ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -74,7 +75,7 @@ def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch
         (tokens, heads) if _is_own(query, softcap) else (heads, tokens), dtype=torch.float32)
 
 
-@torch.library.custom_op("coda_cpp::document_attention_backward", mutates_args=())
+@torch.library.custom_op("coda_cpp::document_attention_backward", mutates_args=(), tags=_WAITS)
 def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
               made: torch.Tensor, sums: torch.Tensor, bounds: torch.Tensor, spans: torch.Tensor,
               sizes: torch.Tensor, scale: float, window: int, softcap: float

@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from coda_cpp.programs import GRAPH
-from coda_cpp.torch_backend import higher_order, last_region
+from coda_cpp.torch_backend import cuda_graphs, higher_order, last_region
 from coda_cpp.torch_backend.graph_edits import replace
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.replace import Region
@@ -47,14 +47,15 @@ class _Part:
     is_eager: bool = False
 
 
-def compiled(module: fx.GraphModule, inner: Callable) -> Callable | None:
-    """The module, of which each distinct part was compiled by `inner` once. None: its graph has
-    fewer than LEAST equal parts and no last region, or cannot be cut."""
+def compiled(module: fx.GraphModule, inner: Callable, is_shared: bool = True) -> Callable | None:
+    """The module, of which each distinct part was compiled by `inner` once; unless `is_shared`, all
+    but a long last region is one part. None: the graph has fewer than LEAST equal parts and no last
+    region apart, or cannot be cut."""
     outer = TracingContext.try_get()
     if not _may_be_cut(module.graph) or outer is not None and outer.fakify_first_call:
         return None  # the latter: DistributedDataParallel cuts the graph, and asks each piece
     _drop_repeated(module.graph)
-    parts = _parts(module)
+    parts = _parts(module, is_shared)
     if not parts:
         return None
     given = module.graph.find_nodes(op="placeholder")
@@ -124,14 +125,16 @@ def _drop_repeated(graph: fx.Graph) -> None:
                 known[key] = node
 
 
-def _parts(module: fx.GraphModule) -> list[_Part]:
-    """In their order; none: there is no last region, and fewer than LEAST of them are equal."""
+def _parts(module: fx.GraphModule, is_shared: bool) -> list[_Part]:
+    """In their order; none: no last region is apart, and fewer than LEAST of them are equal."""
     groups: list[list[fx.Node]] = [[]]
     last = last_region.nodes_of(module)
+    if not is_shared and _gpu_seconds(last) < SHORT:
+        last = []  # an eager call costs the host more than its gain
     for node in module.graph.nodes:
         if _is_own(node) or node.op in ("placeholder", "output") or node in last:
             continue
-        if _is_first(node, module):
+        if is_shared and _is_first(node, module):
             groups.append([])
         groups[-1].append(node)
     whole = _whole_layers(module, [_part(module, group) for group in groups if group])
@@ -190,7 +193,7 @@ def _calls(module: fx.GraphModule, run: list[_Part]) -> tuple[list[_Part], list[
     within one graph. If a GPU works for less than SHORT on a part's regions, it would wait for the
     host. Then the size of the groups minimises the number of parts compiled plus that of calls."""
     count = len(run)
-    if _gpu_seconds(run[0]) > SHORT:
+    if _gpu_seconds(run[0].nodes) > SHORT:
         return run, []
     of_each = min(range(1, count + 1), key=lambda size: size + count % size + count // size)
     end = count - count % of_each
@@ -200,10 +203,10 @@ def _calls(module: fx.GraphModule, run: list[_Part]) -> tuple[list[_Part], list[
     return (calls, run[end:]) if are_equal else (run, [])
 
 
-def _gpu_seconds(part: _Part) -> float:
-    """The predicted time of the part's regions on a GPU, forward and backward; infinite if it has
-    no region for a GPU."""
-    calls = [node.args for node in part.nodes if node.target is GRAPH.forward]
+def _gpu_seconds(nodes: Sequence[fx.Node]) -> float:
+    """The predicted time of the nodes' regions on a GPU, forward and backward; infinite if no
+    region is for a GPU."""
+    calls = [node.args for node in nodes if node.target is GRAPH.forward]
     functions = [(GRAPH.function(spec), needs) for _, spec, _, needs in calls]
     if not functions or not all(function.is_for_gpu for function, _ in functions):
         return math.inf
@@ -308,7 +311,9 @@ def _module(module: fx.GraphModule, part: _Part) -> fx.GraphModule:
     for node in part.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[node] for node in part.made))
-    return fx.GraphModule(module, graph)
+    made = fx.GraphModule(module, graph)
+    cuda_graphs.mark_inputs_of_part(made, part.read, module)
+    return made
 
 
 def _in_turn(module: fx.GraphModule, calls: Sequence[tuple[Callable, _Part]]) -> Callable:

@@ -4,7 +4,8 @@
 Mostly only the loss is differentiated. AOTAutograd would then pass zeros as the logits' upstream
 gradient, so the backward would store two more tensors as large as the logits. Therefore the region
 is not compiled by the inner compiler: it is called eagerly, behind the compiled rest of the graph.
-The operator then learns from PyTorch's autograd that the logits have no upstream gradient.
+The operator then learns from PyTorch's autograd that the logits have no upstream gradient. Only a
+short last region of a graph that CUDA graphs record stays in that graph: see equal_layers.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Options:
     "measure", by timing it once on this machine (measure.py). `products`: "fp8" computes
     the products of bf16 regions in 8 bits in training (docs/fp8.md). `objective`: "speed" saves for
     the backward what is read faster than recomputed. `mode`: as in torch.compile(model, mode=...),
-    for what Inductor compiles."""
+    for what Inductor compiles; CUDA graphs record regions too (cuda_graphs.py)."""
 
     inner: str = "inductor"
     strict: bool = False
@@ -28,20 +28,18 @@ class Options:
     objective: str = "memory"
     mode: str = ""
 
-    def inductor_settings(self, is_fused: bool) -> dict[str, Any]:
-        """Inductor's settings in this mode, for a graph with fused regions or without. With regions
-        CUDA graphs are off: no test has recorded a region's kernels through PyTorch."""
+    def inductor_settings(self, may_record: bool) -> dict[str, Any]:
+        """Inductor's settings in this mode; unless `may_record`, without CUDA graphs."""
         from torch._inductor import list_mode_options
 
         settings = dict(list_mode_options(self.mode)) if self.mode else {}
-        if is_fused and self.has_cuda_graphs:
+        if not may_record and self.has_cuda_graphs:
             settings[CUDA_GRAPHS] = False
         return settings
 
     @property
     def has_cuda_graphs(self) -> bool:
-        """Whether a graph without regions would use CUDA graphs, by the mode or by Inductor's own
-        configuration."""
+        """Whether CUDA graphs are asked for, by the mode or by Inductor's own configuration."""
         from torch._inductor import config, list_mode_options
 
         modes = list_mode_options(self.mode) if self.mode else {}
