@@ -31,24 +31,27 @@ struct AttentionSizes {
   float scale;     // scores are dot products times this
   float soft_cap;  // a score becomes soft_cap * tanh(score / soft_cap); 0: no cap
   // i32 [rows, 2]: the span of the token's document in its sequence. Tokens see their document
-  // only. data is 0 if each sequence is one document.
+  // only. data is 0 if each sequence is one document. With two more columns, the first two are the
+  // keys that a query sees, and the others are the queries that see a key.
   HeadRows documents = {};
   // Address of fp32 [heads]: a logit of each head whose exponential is added only to the
   // denominator of softmax. 0: there are no sinks.
   u64 sinks = 0;
+  u32 queries_column = 0;  // of `documents`: where the queries that see a key are
 
   constexpr u32 group() const { return heads / kv_heads; }
   constexpr u32 sequences() const { return rows / sequence; }
 
   // The keys that a query sees, and the queries that see a key. `of` is the index of the sequence.
   __device__ __forceinline__ TokenSpan keys_of(u32 of, u32 query) const {
-    return within_document(of, query,
+    return within_document(of, query, 0,
                            {window != 0 && query >= window ? query + 1 - window : 0,
                             causal != 0 ? smaller(query + 1, sequence) : sequence});
   }
   __device__ __forceinline__ TokenSpan queries_of(u32 of, u32 key) const {
     return within_document(
-        of, key, {causal != 0 ? key : 0, window != 0 ? smaller(key + window, sequence) : sequence});
+        of, key, queries_column,
+        {causal != 0 ? key : 0, window != 0 ? smaller(key + window, sequence) : sequence});
   }
 
   // The keys that some query of a block sees, and the queries of which some see a key of a block.
@@ -69,11 +72,12 @@ struct AttentionSizes {
  private:
   // The intersection of a span with the token's document. Ends beyond the sequence are clamped, so
   // that wrong input causes no access out of bounds.
-  __device__ __forceinline__ TokenSpan within_document(u32 of, u32 token,
+  __device__ __forceinline__ TokenSpan within_document(u32 of, u32 token, u32 column,
                                                        const TokenSpan& span) const {
     if (documents.data == 0) return span;
     const u64 row = static_cast<u64>(of) * sequence + smaller(token, sequence - 1);
-    const u32* const ends = reinterpret_cast<const u32*>(documents.data) + row * documents.stride;
+    const u32* const ends =
+        reinterpret_cast<const u32*>(documents.data) + row * documents.stride + column;
     return {smaller(larger(ends[0], span.first), sequence), smaller(ends[1], span.last)};
   }
 };

@@ -38,7 +38,7 @@ class _Kind:
     window: int
     softcap: float
     scale: float
-    has_documents: bool
+    ends: int  # columns of the operand `documents`; 0: there is none
     has_sinks: bool
     for_gpu: bool
 
@@ -53,7 +53,7 @@ class _Kind:
         q = rows("q", self.heads, self.size)
         k = rows("k", self.kv_heads, self.size)
         v = rows("v", self.kv_heads, self.value_size)
-        documents = graph.input("documents", ("M", 2), "i32") if self.has_documents else None
+        documents = graph.input("documents", ("M", self.ends), "i32") if self.ends else None
         sinks = graph.input("sinks", (1, self.heads), "f32") if self.has_sinks else None
         y = b.attention(q, k, v, "T", self.heads, self.kv_heads, self.size, self.value_size,
                         self.causal, self.window, self.scale, self.softcap, documents, sinks)
@@ -81,7 +81,8 @@ def _of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
         sinks: torch.Tensor | None = None) -> _Kind:
     return _kind(_tensors.torch_dtypes()[query.dtype], int(query.shape[2]), int(key.shape[2]),
                  int(query.shape[3]), int(value.shape[3]), causal, window, softcap, scale,
-                 spans is not None, sinks is not None, query.device.type == "cuda")
+                 0 if spans is None else int(spans.shape[1]), sinks is not None,
+                 query.device.type == "cuda")
 
 
 def is_fastest(query: torch.Tensor, value: torch.Tensor) -> bool:
@@ -133,7 +134,7 @@ def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str,
     rows = {name: _in_rows(x) for name, x in given.items()}
     query = given["q"]
     if spans is not None:
-        rows["documents"] = spans, 2
+        rows["documents"] = spans, spans.shape[1]
     rows |= {name: (x, query.shape[2]) for name, x in zip(("sinks", "dsinks"), sinks)
              if x is not None}
     addresses, strides = [], []
@@ -146,13 +147,14 @@ def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str,
     runners.run(tuple(_sizes(query, spans).items()), query.device, addresses, strides)
 
 
-@torch.library.custom_op("coda_cpp::attention", mutates_args=())
-def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-               spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float,
-               sinks: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+            spans: torch.Tensor | None, causal: bool, window: int, softcap: float, scale: float,
+            sinks: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of [batch, tokens, heads, size], and the log-sum-exp of the scores as float32
     [batch, tokens, heads]. spans, int32 [batch * tokens, 2]: for each token of the batch the first
-    token of its document and the one behind the last; both ascend. Window and softcap: 0 for none.
+    token of its document and the one behind the last; both ascend. With 4 columns the first two are
+    the keys that a query sees, and the last two the queries that see a key. Window and softcap: 0
+    for none.
     sinks, float32 [heads]: logits whose exponentials are only in the denominator of softmax.
     """
     made = query.new_empty((*query.shape[:3], value.shape[3]))
@@ -164,11 +166,10 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     return made, sums
 
 
-@torch.library.custom_op("coda_cpp::attention_backward", mutates_args=())
-def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-              result: torch.Tensor, sums: torch.Tensor, spans: torch.Tensor | None, causal: bool,
-              window: int, softcap: float, scale: float, sinks: torch.Tensor | None = None
-              ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+             result: torch.Tensor, sums: torch.Tensor, spans: torch.Tensor | None, causal: bool,
+             window: int, softcap: float, scale: float, sinks: torch.Tensor | None = None
+             ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """The last result is the gradient of the sinks; without sinks it is empty."""
     *made, of_sinks = _made_by_backward(query, key, value, sinks)
     if query.numel():
@@ -177,6 +178,11 @@ def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value:
              {"lse": sums.contiguous(), **dict(zip(("dq", "dk", "dv"), made))}, spans,
              *((None, None) if sinks is None else (sinks.contiguous(), of_sinks)))
     return *made, of_sinks if query.numel() else of_sinks.zero_()
+
+
+# torch.library reads the types of their arguments. Other operators call the functions themselves.
+_attention = torch.library.custom_op("coda_cpp::attention", forward, mutates_args=())
+_backward = torch.library.custom_op("coda_cpp::attention_backward", backward, mutates_args=())
 
 
 def _made_by_backward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,

@@ -85,10 +85,10 @@ class Function:
     """Outputs of a graph as a function of its inputs, with the derived backward.
 
     `storage` is the type of stored matrices. `loss_rows` is as in CompileOptions of C++: -1
-    computes values as wide as a vocabulary in blocks of rows, and -n decides as for n rows or more.
-    `nominal` are the sizes of symbols for comparing costs. `products` selects 8 bits ("fp8",
-    docs/fp8.md), which calls with gradients use if all sizes are multiples of 16; other calls use
-    16 bits. The scales belong to one use of the function: see another_use.
+    computes values as wide as a vocabulary in blocks of rows, and -n gives a block as many rows as
+    if there were at least n. `nominal` are the sizes of symbols for comparing costs. `products`
+    selects 8 bits ("fp8", docs/fp8.md), which calls with gradients use if all sizes are multiples
+    of 16; other calls use 16 bits. The scales belong to one use of the function: see another_use.
 
     `objective` "speed" saves a value for the backward if reading it is faster than recomputing it.
 

@@ -187,7 +187,10 @@ void bind_builders(nb::module_& module) {
       "is q·k times `scale` (default: head_dim ** -0.5), then soft_cap * tanh(score / soft_cap) if "
       "soft_cap is not 0. causal: row i sees rows j <= i, and with a window only j > i - window. "
       "documents: i32 [M, 2], row i sees only rows from documents[i, 0] to in front of "
-      "documents[i, 1] of its sequence; both ascend. sinks: f32 [1, heads], one more score of each "
+      "documents[i, 1] of its sequence; both ascend. With [M, 4] the rows from documents[i, 2] to "
+      "in "
+      "front of documents[i, 3] are those that see row i. sinks: f32 [1, heads], one more score of "
+      "each "
       "row in softmax, without a value.");
   module.def(
       "cross_entropy",

@@ -26,7 +26,8 @@ std::vector<OperationResult> results(const OperationSettings& settings,
   must_be("q", in[0], {rows, a.heads * a.head_dim});
   must_be("k", in[1], {rows, a.kv_heads * a.head_dim});
   must_be("v", in[2], {rows, a.kv_heads * a.value_dim});
-  if (a.has_documents) must_be("documents", in[a.documents(in.size())], {rows, 2});
+  if (a.has_documents)
+    must_be("documents", in[a.documents(in.size())], {rows, a.has_key_spans ? 4 : 2});
   if (a.has_sinks) must_be("sinks", in[a.sinks(in.size())], {1, a.heads});
   if (in.size() < kBackwardOperands) return {{y}, {{rows, a.heads}, true}};
   must_be("y", in[3], y);
@@ -53,9 +54,10 @@ std::vector<Value> adjoint(const OperationSettings& settings, const std::vector<
 
 Operation common() {
   Operation operation;
-  operation.attributes = {
-      {"heads", {}},     {"kv_heads", {}}, {"head_dim", {}}, {"value_dim", 0.0}, {"scale", {}},
-      {"soft_cap", 0.0}, {"causal", {}},   {"window", 0.0},  {"documents", 0.0}, {"sinks", 0.0}};
+  operation.attributes = {{"heads", {}},      {"kv_heads", {}}, {"head_dim", {}},
+                          {"value_dim", 0.0}, {"scale", {}},    {"soft_cap", 0.0},
+                          {"causal", {}},     {"window", 0.0},  {"documents", 0.0},
+                          {"key_spans", 0.0}, {"sinks", 0.0}};
   operation.optional_operands = {"documents", "sinks"};
   operation.sizes = {"sequence"};
   operation.results = results;
@@ -76,11 +78,13 @@ AttentionShape attention_shape(const OperationSettings& settings, const Dim& row
   shape.causal = settings.attribute("causal") != 0;
   shape.window = settings.count("window", 0);
   shape.has_documents = settings.attribute("documents") != 0;
+  shape.has_key_spans = settings.attribute("key_spans") != 0;
   shape.has_sinks = settings.attribute("sinks") != 0;
   require(shape.heads % shape.kv_heads == 0,
           std::to_string(shape.heads) + " heads are no multiple of " +
               std::to_string(shape.kv_heads) + " key-value heads");
   require(shape.soft_cap >= 0, "soft_cap must be positive, or 0 for none");
+  require(shape.has_documents || !shape.has_key_spans, "key_spans are columns of documents");
   require(shape.window == 0 || shape.causal,
           "a window is of what lies before a token, so it needs causal attention");
   const Dim& sequence = settings.sizes.at("sequence");
@@ -137,6 +141,7 @@ Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where wher
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(o.head_dim)));
   std::vector<Value> operands{q, k, v};
   const bool has_documents = o.documents.graph != nullptr, has_sinks = o.sinks.graph != nullptr;
+  const bool has_key_spans = has_documents && o.documents.shape().cols == Dim(4);
   if (has_documents) operands.push_back(o.documents);
   if (has_sinks) operands.push_back(o.sinks);
   return opaque_call("attention", operands,
@@ -150,6 +155,7 @@ Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where wher
                       {"causal", o.causal ? 1.0 : 0.0},
                       {"window", static_cast<double>(o.window)},
                       {"documents", has_documents ? 1.0 : 0.0},
+                      {"key_spans", has_key_spans ? 1.0 : 0.0},
                       {"sinks", has_sinks ? 1.0 : 0.0}},
                      {{"sequence", o.sequence}}, where)[0];
 }

@@ -24,6 +24,7 @@ struct AttentionShape {
   bool causal = true;          // token i sees tokens j <= i
   int64_t window = 0;          // and of those j > i - window; 0: all
   bool has_documents = false;  // a token sees only tokens of its document
+  bool has_key_spans = false;  // `documents` has two more columns: the queries that see a key
   bool has_sinks = false;      // each head has a logit in the denominator of softmax only
 
   int64_t group() const { return heads / kv_heads; }

@@ -49,7 +49,10 @@ struct Call {
            (shape.has_documents ? ", " + head_rows(shape.documents(operands))
             : shape.has_sinks   ? ", {}"
                                 : "") +
-           (shape.has_sinks ? ", p(" + std::to_string(shape.sinks(operands)) + ")" : "") + "};\n";
+           (shape.has_sinks       ? ", p(" + std::to_string(shape.sinks(operands)) + ")"
+            : shape.has_key_spans ? ", 0"
+                                  : "") +
+           (shape.has_key_spans ? ", 2" : "") + "};\n";
   }
 
   // A warp for each row of `heads` heads.

@@ -21,7 +21,7 @@ enum : size_t { kQ, kK, kV, kPastKeys, kPastValues, kLength, kY };
 AttentionShape shape_of(OperationSettings settings, const Dim& rows) {
   settings.sizes["sequence"] = rows;
   settings.attributes["causal"] = 1;
-  settings.attributes["documents"] = settings.attributes["sinks"] = 0;
+  for (const char* name : {"documents", "key_spans", "sinks"}) settings.attributes[name] = 0;
   return attention_shape(settings, rows);
 }
 
@@ -178,6 +178,7 @@ Operation attention_with_past_operation() {
   operation.operands = {"q", "k", "v", "past_keys", "past_values", "length"};
   operation.attributes = attention_operation().attributes;
   operation.attributes.erase("documents");
+  operation.attributes.erase("key_spans");
   operation.results = results_with_past;
   operation.evaluate = evaluate;
   operation.cpu = prepare;

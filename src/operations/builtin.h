@@ -10,7 +10,9 @@ namespace coda {
 // fp32 [M, heads]: the log of each row's sum of exp(score). Rows are sequences of `sequence` rows,
 // one after another; query head h reads key-value head h / (heads / kv_heads). The optional
 // operand `documents`, i32 [M, 2], restricts row i to the keys documents[i, 0] to
-// documents[i, 1] - 1 of its sequence. A row without keys has y = 0 and lse = -infinity.
+// documents[i, 1] - 1 of its sequence. A row without keys has y = 0 and lse = -infinity. With
+// the attribute key_spans=1 it is i32 [M, 4]: the rows documents[i, 2] to documents[i, 3] - 1 are
+// those that see key i, as the first two columns say. Each column ascends.
 Operation attention_operation();
 // q, k, v, y, lse, dy and optionally documents -> dq, dk, dv.
 Operation attention_backward_operation();

@@ -163,6 +163,7 @@ TEST_P(AttentionGraphs, AreItsDefinition) {
                          {"causal", c.causal ? 1 : 0},
                          {"window", c.window},
                          {"documents", 0},
+                         {"key_spans", 0},
                          {"sinks", 0}};
   settings.sizes = {{"sequence", Dim(c.tokens)}};
   std::mt19937 random(7);
@@ -257,10 +258,10 @@ TEST(AttentionByCudnn, SaysWhatItDoesNotTake) {
                              double sinks = 0) {
     OperationCall call;
     call.operation = "attention";
-    call.settings.attributes = {{"heads", 2},    {"kv_heads", 1},         {"head_dim", head_dim},
-                                {"scale", 1},    {"soft_cap", soft_cap},  {"causal", 1},
-                                {"window", 0},   {"value_dim", head_dim}, {"documents", documents},
-                                {"sinks", sinks}};
+    call.settings.attributes = {{"heads", 2},     {"kv_heads", 1},         {"head_dim", head_dim},
+                                {"scale", 1},     {"soft_cap", soft_cap},  {"causal", 1},
+                                {"window", 0},    {"value_dim", head_dim}, {"documents", documents},
+                                {"key_spans", 0}, {"sinks", sinks}};
     call.settings.sizes = {{"sequence", Dim(4)}};
     call.tensors = {{"q", dtype, 8, static_cast<int64_t>(2 * head_dim), 0}};
     return why_not_cudnn(call);

@@ -113,10 +113,12 @@ class StepByStep {
     for (int64_t row = 0; row < rows(); ++row) {
       const int64_t start = row / c_.tokens * c_.tokens;
       int64_t last = c_.causal ? row + 1 : start + c_.tokens;
-      int64_t first = c_.window == 0 ? start : std::max(start, row + 1 - c_.window);
+      const bool has_window = c_.window != 0 && !c_.padded;  // else the spans have it
+      int64_t first = has_window ? std::max(start, row + 1 - c_.window) : start;
       if (!c_.documents.empty()) {
-        first = std::max(first, start + static_cast<int64_t>(in_.at("documents")[2 * row]));
-        last = std::min(last, start + static_cast<int64_t>(in_.at("documents")[2 * row + 1]));
+        const double* span = &in_.at("documents")[(c_.padded ? 4 : 2) * row];
+        first = std::max(first, start + static_cast<int64_t>(span[0]));
+        last = std::min(last, start + static_cast<int64_t>(span[1]));
       }
       if (first >= last) continue;
       for (int64_t head = 0; head < c_.heads; ++head) {
@@ -154,6 +156,7 @@ std::string text(const AttentionCase& c) {
       << c.head_dim << " and " << c.value_dim << ", causal " << c.causal << ", window " << c.window
       << ", soft-cap " << c.soft_cap << ", " << name_of(c.type);
   if (!c.documents.empty()) out << ", documents " << ::testing::PrintToString(c.documents);
+  if (c.padded) out << " of padding";
   if (c.sinks) out << ", sinks";
   return out.str();
 }
@@ -297,6 +300,17 @@ const AttentionCase kSinks[] = {
     {5, 7, 3, 1, 96, 96, true, 0, 0, DType::f16, {}, true},
 };
 
+const AttentionCase kPadding[] = {
+    // Padding behind, of part of a tile and of whole tiles; in front; tokens hidden in between.
+    {2, 210, 2, 1, 64, 64, true, 0, 0, DType::bf16, {100, 0, 150}, false, true},
+    {1, 270, 2, 2, 64, 64, true, 0, 0, DType::bf16, {0, 150, 120}, false, true},
+    {1, 200, 2, 1, 64, 64, false, 0, 0, DType::f16, {30, 100, 40}, false, true},
+    {1, 150, 1, 1, 128, 128, true, 33, 5, DType::bf16, {1, 1, 1, 60, 70}, false, true},
+    {2, 70, 1, 1, 80, 80, true, 20, 0, DType::f16, {50, 20}, true, true},
+    // No key is seen.
+    {1, 140, 2, 1, 64, 64, false, 0, 0, DType::bf16, {0, 140}, false, true},
+};
+
 // Errors at most those of the steps in 16 bits.
 TEST(AttentionOnHost, MasksAndTails) {
   for (const AttentionCase& c : kMasksAndTails) expect_as_right_as_steps(c, kAligned);
@@ -312,6 +326,26 @@ TEST(AttentionOnHost, SoftCaps) {
 
 TEST(AttentionOnHost, Documents) {
   for (const AttentionCase& c : kDocuments) expect_as_right_as_steps(c, kAligned);
+}
+
+TEST(AttentionOnHost, Padding) {
+  for (const AttentionCase& c : kPadding) expect_as_right_as_steps(c, kAligned);
+}
+
+TEST(AttentionOnHost, RandomPadding) {
+  std::mt19937 random(9);
+  const auto upto = [&](int64_t most) { return static_cast<int64_t>(random() % most) + 1; };
+  for (int i = 0; i < 6; ++i) {
+    AttentionCase c = kPadding[i % 3];
+    c.sequences = upto(2);
+    c.tokens = 64 + upto(170);
+    c.causal = random() % 3 != 0;
+    c.window = c.causal && random() % 2 == 0 ? upto(c.tokens) : 0;
+    c.documents.clear();
+    for (int64_t left = c.tokens; left > 0 && c.documents.size() < 7; left -= c.documents.back())
+      c.documents.push_back(upto(left + 1) - 1);
+    expect_as_right_as_steps(c, random() % 3 == 0 ? kAnyPitch : kAligned);
+  }
 }
 
 TEST(AttentionOnHost, Sinks) {

@@ -132,6 +132,7 @@ struct AttentionCase {
   // is behind them sees nothing. Empty: the call has no documents.
   std::vector<int64_t> documents = {};
   bool sinks = false;
+  bool padded = false;  // `documents` are lengths of tokens that are seen and hidden in turns
 
   std::vector<CallTensor> tensors(bool backward) const {
     const int64_t rows = sequences * tokens;
@@ -144,7 +145,7 @@ struct AttentionCase {
     };
     std::vector<CallTensor> all{q, k, v};
     if (backward) all.insert(all.end(), {y, lse, gradient(y)});
-    if (!documents.empty()) all.push_back({"documents", rows, 2, DType::i32});
+    if (!documents.empty()) all.push_back({"documents", rows, padded ? 4 : 2, DType::i32});
     const CallTensor of_sinks{"sinks", 1, heads, DType::f32};
     if (sinks) all.push_back(of_sinks);
     if (!backward)
@@ -158,9 +159,9 @@ struct AttentionCase {
   Numbers numbers(uint64_t seed) const {
     Numbers all;
     for (const CallTensor& t : tensors(true))
-      all[t.name] = t.name == "documents"
-                        ? document_spans<double>(documents, sequences * tokens, tokens)
-                        : random_values(t.rows * t.cols, seed++);
+      all[t.name] = t.name != "documents" ? random_values(t.rows * t.cols, seed++)
+                    : padded ? padding_spans<double>(documents, t.rows, tokens, causal, window)
+                             : document_spans<double>(documents, t.rows, tokens);
     return all;
   }
   OpaqueCall call(bool backward) const {
@@ -171,9 +172,10 @@ struct AttentionCase {
                      {"value_dim", value_dim},
                      {"scale", 0.3},
                      {"causal", causal},
-                     {"window", window},
+                     {"window", padded ? 0 : window},
                      {"soft_cap", soft_cap},
                      {"documents", documents.empty() ? 0 : 1},
+                     {"key_spans", padded},
                      {"sinks", sinks ? 1 : 0}},
                     {{"sequence", tokens}},
                     {},

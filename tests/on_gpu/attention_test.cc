@@ -34,6 +34,7 @@ struct Case {
   // tokens behind them see nothing. Empty: no documents.
   std::vector<int64_t> documents = {};
   bool sinks = false;
+  bool padded = false;  // `documents` are lengths of tokens that are seen and hidden in turns
 
   int64_t rows() const { return sequences * tokens; }
   int64_t rows_of(const std::string& name) const { return name.ends_with("sinks") ? 1 : rows(); }
@@ -46,9 +47,10 @@ struct Case {
                        {"value_dim", value_dim},
                        {"scale", 1 / std::sqrt(static_cast<double>(head_dim))},
                        {"causal", causal ? 1 : 0},
-                       {"window", window},
+                       {"window", padded ? 0 : window},
                        {"soft_cap", soft_cap},
                        {"documents", documents.empty() ? 0 : 1},
+                       {"key_spans", padded},
                        {"sinks", sinks ? 1 : 0}};
     call.sizes = {{"sequence", Dim(tokens)}};
     call.inputs = backward ? std::vector<std::string>{"q", "k", "v", "y", "lse", "dy"}
@@ -62,7 +64,7 @@ struct Case {
   }
   int64_t columns_of(const std::string& name) const {
     if (name == "lse" || name.ends_with("sinks")) return heads;
-    if (name == "documents") return 2;
+    if (name == "documents") return padded ? 4 : 2;
     if (name == "q" || name == "dq") return heads * head_dim;
     if (name == "k" || name == "dk") return kv_heads * head_dim;
     return (name == "v" || name == "dv" ? kv_heads : heads) * value_dim;
@@ -193,7 +195,9 @@ Tensors inputs_of(const Case& c, DType dtype, bool with_results = true) {
     inputs[name] = random_values(static_cast<size_t>(c.rows() * c.columns_of(name)), dtype, random);
   }
   if (!c.documents.empty())
-    inputs["documents"] = document_spans<float>(c.documents, c.rows(), c.tokens);
+    inputs["documents"] =
+        c.padded ? padding_spans<float>(c.documents, c.rows(), c.tokens, c.causal, c.window)
+                 : document_spans<float>(c.documents, c.rows(), c.tokens);
   if (c.sinks) inputs["sinks"] = random_values(static_cast<size_t>(c.heads), DType::f32, random);
   if (!with_results) return inputs;
   for (auto& [name, values] : reference(c, false, inputs)) inputs[name] = values;
@@ -234,6 +238,11 @@ const Case kCapped[] = {
     {2, 300, 8, 1, 64, 64, true, 128, 0, {}, true},
     {1, 515, 4, 4, 128, 128, false, 0, 5, {}, true},
     {1, 200, 2, 1, 80, 80, true, 0, 0, {31, 100}, true},
+    // Padding behind, in front and in between.
+    {3, 300, 4, 2, 64, 64, true, 0, 0, {100, 0, 200}, false, true},
+    {2, 515, 2, 1, 128, 128, false, 0, 0, {200, 300, 10}, false, true},
+    {2, 700, 4, 2, 128, 128, true, 90, 20, {0, 400, 300}, false, true},
+    {2, 300, 2, 1, 80, 80, true, 0, 0, {250}, true, true},
 };
 
 ::testing::Message text(const Case& c) {
@@ -241,7 +250,8 @@ const Case kCapped[] = {
                               << c.kv_heads << " of " << c.head_dim << " and " << c.value_dim
                               << ", causal " << c.causal << ", window " << c.window << ", soft-cap "
                               << c.soft_cap << ", documents "
-                              << ::testing::PrintToString(c.documents) << ", sinks " << c.sinks;
+                              << ::testing::PrintToString(c.documents) << ", sinks " << c.sinks
+                              << ", padded " << c.padded;
 }
 
 class AttentionOnGpu : public OnGpuWith<std::tuple<DType, GpuAttention>> {};
@@ -320,6 +330,7 @@ TEST_P(OwnAttentionOnGpu, IsItsDefinitionAndTheSameBitsEachTime) {
     if (i >= 12) {
       for (int64_t left = c.tokens; left > 0 && c.documents.size() < 8; left -= c.documents.back())
         c.documents.push_back(upto(left + 1) - 1);
+      c.padded = i >= 18;
     }
     cases.push_back(c);
   }

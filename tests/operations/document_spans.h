@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents packed into sequences, for tests of attention.
+// Documents packed into sequences, and padded sequences, for tests of attention.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -31,6 +32,38 @@ std::vector<Number> document_spans(const std::vector<int64_t>& lengths, int64_t 
   for (int64_t row = 0; row < rows; ++row) {
     const auto [first, last] = document_of(row, lengths, tokens);
     ends.insert(ends.end(), {static_cast<Number>(first), static_cast<Number>(last)});
+  }
+  return ends;
+}
+
+// The operand `documents` with the columns of keys, for sequences of which some keys are hidden:
+// lengths[0] tokens are seen, lengths[1] hidden, and so on; what follows is hidden. Each sequence
+// begins with the length after that with which the one before begins. The keys that are seen come
+// first.
+template <typename Number>
+std::vector<Number> padding_spans(const std::vector<int64_t>& lengths, int64_t rows, int64_t tokens,
+                                  bool causal, int64_t window) {
+  std::vector<Number> ends;
+  for (int64_t start = 0; start < rows; start += tokens) {
+    std::vector<int64_t> seen;               // their tokens
+    std::vector<int64_t> count(tokens + 1);  // how many are in front of a token
+    size_t run = start / tokens;
+    int64_t left = lengths[run % lengths.size()];
+    for (int64_t token = 0; token < tokens; ++token) {
+      while (left == 0 && ++run < lengths.size()) left = lengths[run];
+      if (left > 0 && run % 2 == 0) seen.push_back(token);
+      if (left > 0) --left;
+      count[token + 1] = static_cast<int64_t>(seen.size());
+    }
+    for (int64_t token = 0; token < tokens; ++token) {
+      const bool is_seen = token < std::ssize(seen);
+      const int64_t of_key = is_seen ? seen[token] : tokens;
+      const int64_t first = window != 0 && token >= window ? count[token + 1 - window] : 0;
+      for (const int64_t end :
+           {first, causal ? count[token + 1] : count[tokens], !is_seen || causal ? of_key : 0,
+            is_seen && window != 0 ? std::min(of_key + window, tokens) : tokens})
+        ends.push_back(static_cast<Number>(end));
+    }
   }
   return ends;
 }

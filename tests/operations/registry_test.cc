@@ -87,6 +87,8 @@ TEST_F(Operations, AttentionSaysWhatDoesNotFit) {
   EXPECT_THAT(with([](auto& o) { o.soft_cap = -1; }), HasSubstr("soft_cap must be positive"));
   EXPECT_EQ(with([&](auto& o) { o.documents = g.input("spans", {"M", 2}, DType::i32); }),
             "accepted");
+  EXPECT_EQ(with([&](auto& o) { o.documents = g.input("of_keys", {"M", 4}, DType::i32); }),
+            "accepted");
   EXPECT_THAT(with([&](auto& o) { o.documents = q; }),
               HasSubstr("documents must be [M, 2], not [M, 64]"));
   EXPECT_EQ(with([&](auto& o) { o.sinks = g.input("sinks", {1, 4}, DType::f32); }), "accepted");

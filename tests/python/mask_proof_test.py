@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from compiled import Recorder
 from coda_cpp.torch_backend import mask_proof
-from coda_cpp.torch_backend.mask_proof import Affine, Element, Order, Prover, Unproven, Where
+from coda_cpp.torch_backend.mask_proof import (
+    Affine, Element, Order, Prover, Truth, Unproven, Where)
 from coda_cpp.torch_backend.normal import Normal
 
 _INTEGERS = (torch.int64, torch.int64, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -41,14 +42,16 @@ def _values(found, shape, of_node):
     made = torch.ones(shape, dtype=torch.bool)
     for one in found:
         made &= (element(one.one) <= element(one.other) if isinstance(one, Order)
-                 else of(one) >= 0)
+                 else element(one.one) > 0 if isinstance(one, Truth) else of(one) >= 0)
     return made
 
 
 def _of(prover, node):
     """What is known of a tensor besides that it is itself."""
     found = prover.of(node)
-    if isinstance(found, Element) and found.base is node:
+    itself = [found] if isinstance(found, Element) else [
+        one.one for one in found if isinstance(one, Truth)] if isinstance(found, Where) else []
+    if any(one.base is node for one in itself):
         raise Unproven
     return found
 
@@ -62,6 +65,36 @@ def packed_mask(mask, window):
     documents = begins.cumsum(-1)
     seen = (documents[..., None] == documents[..., None, :]).tril()
     return seen if window is None else seen.triu(-window)
+
+
+def padded_mask(mask, padded):
+    """The mask [batch, 1, tokens, tokens] that shows the keys that `mask` shows to their own
+    tokens, to other queries too."""
+    tokens = mask.shape[-1]
+    distance = torch.arange(tokens)[:, None] - torch.arange(tokens)
+    shown = mask.diagonal(0, -2, -1)[:, :, None].expand(-1, -1, tokens, -1)
+    shown = shown & (distance >= 0) if padded.causal else shown
+    return shown & (distance < padded.window) if padded.window else shown
+
+
+def _of_padding(draw, call):
+    """A mask [batch, 1, tokens, tokens] of comparisons of places and of unknown booleans, for each
+    key, query or score."""
+    batch, n = draw.choice((1, 2)), draw.choice((2, 3, 5))
+    i, j = (call("view", call("arange", n), [1, 1, *shape]) for shape in ((n, 1), (1, n)))
+    seen = call("lt", call("rand", [batch, n]), 0.6)
+    scores = call("lt", call("rand", [1, 1, n, n]), 0.6)
+    keys = call("view", seen, [batch, 1, 1, n])
+    indexed = call("index", seen, [
+        call("view", call("arange", batch), [batch, 1, 1, 1]), j])
+    causal, window = call("le", j, i), call("gt", j, call("sub", i, draw.randint(1, 4)))
+    pieces = (keys, keys, indexed, causal, causal, causal, window, window, call("ge", j, 1),
+              call("view", seen, [batch, 1, n, 1]), scores, call("bitwise_not", keys))
+    made = draw.choice(pieces)
+    for _ in range(draw.randint(0, 3)):
+        name = draw.choice(("bitwise_and", "bitwise_and", "bitwise_and", "bitwise_or"))
+        made = call(name, made, draw.choice(pieces))
+    return call("expand", made, [batch, 1, n, n])
 
 
 def _causal(tensor):
@@ -335,6 +368,22 @@ class Masks(unittest.TestCase):
         self.assertGreater(counts["full"], 60)
         self.assertGreater(counts["packed"], 10)
         self.assertGreater(counts["negative index"], 20)
+
+    def test_masks_of_padding(self):
+        counts = collections.Counter()
+        for seed in range(1000):
+            torch.manual_seed(seed)
+            recorded = Recorded()
+            mask = _of_padding(random.Random(seed), recorded)
+            prover = Prover()
+            node = recorded.nodes[id(mask)]
+            self.assertFalse(mask_proof.is_full(prover, node) and not bool(mask.all()))
+            padded = mask_proof.padded(prover, node)
+            counts[padded and (padded.causal, padded.window > 0)] += 1
+            if padded is not None:
+                self.assertTrue(torch.equal(mask, padded_mask(mask, padded)), seed)
+        for kind in (None, (True, False), (True, True), (False, False)):
+            self.assertGreater(counts[kind], 15, kind)
 
     def test_and_for_all_sizes_that_a_symbol_may_be(self):
         proven = 0

@@ -3,8 +3,9 @@
 
 The graph that computes a mask may prove which keys it hides (mask_proof.py). A mask that hides
 nothing is dropped. A causal mask is replaced by is_causal. With the mask of packed documents, or a
-window, attention runs within documents (documents.py). All three reach PyTorch's fast paths. Any
-other mask is kept. It is copied if its last dimension is not contiguous, because fast paths need
+window, attention runs within documents (documents.py). All three reach PyTorch's fast paths. With a
+mask of padding, attention runs without the hidden keys where coda_cpp::attention is faster than
+PyTorch's kernels (padding.py). Any other mask is kept. It is copied if its last dimension is not contiguous, because fast paths need
 that: in T5's bias the heads are contiguous instead.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
@@ -33,17 +34,19 @@ from torch.backends import cuda
 from coda_cpp._attention import ATTENTION, is_fastest
 from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
-    documents, flex, flex_checks, higher_order, mask_proof, written_out)
+    documents, flex, flex_checks, higher_order, mask_proof, padding, written_out)
 from coda_cpp.torch_backend.graph_edits import insert, replace
 from coda_cpp.torch_backend.layout import NotUnderstood, hint, is_one, same
 
 _aten = torch.ops.aten
-FULL, CAUSAL, PACKED = "coda_full", "coda_causal", "coda_packed"  # in an input's meta
+# In an input's meta:
+FULL, CAUSAL, PACKED, PADDED = "coda_full", "coda_causal", "coda_packed", "coda_padded"
 _ATTENTION = _aten.scaled_dot_product_attention.default
 # Operations of a forward, without regard to is_causal, from which on calls become calls of
 # coda_cpp::attention: an H200 then takes 0.1 ms or more, and the host starts an operator of
 # Python's in less.
 _MUCH_WORK = 1e11
+_MUCH_MASKED_WORK = 2e10  # with a mask, PyTorch's kernels compute hidden scores too
 
 
 def _grouped(node: Any) -> tuple[fx.Node, int] | None:
@@ -101,19 +104,22 @@ def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
 @dataclasses.dataclass
 class Told:
     """Numbers of calls: without a mask that hides nothing; with is_causal instead of a mask; within
-    documents; those that were written out and are now one operation; those of PyTorch's that
-    are now coda_cpp::attention; and those of FlexAttention that no longer are."""
+    documents; without the keys of padding; those that were written out and are now one operation;
+    those of PyTorch's that are now coda_cpp::attention; and those of FlexAttention that no longer
+    are."""
 
     full: int = 0
     causal: int = 0
     packed: int = 0
+    padded: int = 0
     written_out: int = 0
     own: int = 0
     flex: int = 0
 
 
 class Masks:
-    """The masks of a graph that hide nothing, the causal ones, and those of packed documents."""
+    """The masks of a graph that hide nothing, the causal ones, those of packed documents, and those
+    of padding."""
 
     def __init__(self, graph: fx.Graph, calls: Mapping[int, fx.Node], around: Sequence[fx.Node],
                  checks: flex_checks.Checks) -> None:
@@ -145,12 +151,21 @@ class Masks:
             return node.meta.get(PACKED)
         return mask_proof.packed(self._prover, node)
 
+    def padded(self, node: fx.Node) -> mask_proof.Padded | None:
+        if node.op == "placeholder":
+            return node.meta.get(PADDED)
+        return mask_proof.padded(self._prover, node)
+
     def bounds(self, mask: fx.Node) -> tuple[fx.Node, ...]:
-        """The results of documents.BOUNDS for a mask of packed documents. If the mask is an input
-        of the graph, they become inputs too, behind all others."""
+        """The results of documents.BOUNDS for a mask of packed documents, or those of padding.SPANS
+        for a mask of padding. If the mask is an input of the graph, they become inputs too, behind
+        all others."""
         if mask not in self._bounds:
-            self._bounds[mask] = (self._new_inputs(mask) if mask.op == "placeholder"
-                                  else _bounds_of(mask))
+            padded = self.padded(mask)
+            if mask.op == "placeholder":
+                self._bounds[mask] = self._new_inputs(mask, padded)
+            else:
+                self._bounds[mask] = _spans_of(mask, padded) if padded else _bounds_of(mask)
         return self._bounds[mask]
 
     def _dense(self, mask: fx.Node, reader: fx.Node) -> fx.Node:
@@ -171,13 +186,17 @@ class Masks:
             self._copies[mask] = made
         return self._copies[mask]
 
-    def _new_inputs(self, mask: fx.Node) -> tuple[fx.Node, ...]:
+    def _new_inputs(self, mask: fx.Node, padded: mask_proof.Padded | None) -> tuple[fx.Node, ...]:
         *_, last = self._graph.find_nodes(op="placeholder")
-        begins = mask.meta["val"].new_empty(
-            math.prod(_rows(mask.meta["val"].shape)), dtype=torch.bool)
-        values = documents.BOUNDS(begins)
+        rows = _rows(mask.meta["val"].shape)
+        if padded:
+            values = padding.SPANS(mask.meta["val"].new_empty(rows), padded.causal, padded.window)
+        else:
+            values = documents.BOUNDS(
+                mask.meta["val"].new_empty(math.prod(rows), dtype=torch.bool))
         made = []
-        for name, value in zip(("bounds", "spans", "sizes"), values):
+        for name, value in zip(("order", "spans") if padded else ("bounds", "spans", "sizes"),
+                               values):
             with self._graph.inserting_after(last):
                 last = self._graph.placeholder(name)
             last.meta["val"] = value
@@ -188,7 +207,8 @@ class Masks:
     def tell(self) -> Told:
         """Drops masks of attention calls that hide nothing, replaces causal ones by is_causal, and
         passes heads of keys and values without repetition. Calls with masks of packed documents
-        become calls of documents.ATTENTION. Attention that is written out becomes one call."""
+        become calls of documents.ATTENTION, those with masks of padding of padding.ATTENTION.
+        Attention that is written out becomes one call."""
         told = Told()
         self._graph.eliminate_dead_code()  # FlexAttention's log-sum-exp
         for node in list(self._graph.nodes):
@@ -215,6 +235,9 @@ class Masks:
                 _narrow(arguments)
                 _pack(node, arguments, self.bounds(mask), found.window)
                 told.packed += 1
+            elif is_whole and self.padded(mask) and self._may_drop_padding(arguments):
+                self._drop_padding(node, arguments, mask)
+                told.padded += 1
             elif (dense := self._dense(mask, node)) is not mask:
                 node.replace_input_with(mask, dense)
         self._graph.eliminate_dead_code()
@@ -234,22 +257,43 @@ class Masks:
     def _call_own(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
         """Replaces a call without a mask by coda_cpp::attention, if that is faster. Returns whether
         it was replaced."""
+        if not self._is_own(arguments, _MUCH_WORK):
+            return False
+        _put_own(node, arguments, bool(arguments.get("is_causal")), 0, 0.0, _scale(arguments))
+        return True
+
+    def _is_own(self, arguments: dict[str, Any], least: float) -> bool:
+        """Whether coda_cpp::attention is faster for these operands, if the call has at least so
+        many operations."""
         if any(arguments[name] in self._written for name in ("query", "key", "value")):
             return False
         query, key, value = (arguments[name].meta["val"] for name in ("query", "key", "value"))
-        scale = arguments.get("scale")
-        if (arguments.get("dropout_p") or not isinstance(scale, (int, float, type(None)))
-                or not query.dim() == key.dim() == value.dim() == 4
-                or not all(map(same, key.shape, value.shape))
-                or not same(query.shape[2], key.shape[2]) or not is_fastest(query, value)
-                or not isinstance(query.shape[1], int) or not isinstance(key.shape[1], int)
-                or key.shape[1] != query.shape[1] and not arguments.get("enable_gqa")
-                or 4 * math.prod(map(hint, query.shape)) * hint(key.shape[2]) < _MUCH_WORK
-                or not (cuda.flash_sdp_enabled() and cuda.cudnn_sdp_enabled())):
-            return False
-        _put_own(node, arguments, bool(arguments.get("is_causal")), 0, 0.0,
-                 query.shape[3] ** -0.5 if scale is None else float(scale))
-        return True
+        return not (
+            arguments.get("dropout_p")
+            or not isinstance(arguments.get("scale"), (int, float, type(None)))
+            or not query.dim() == key.dim() == value.dim() == 4
+            or not all(map(same, key.shape, value.shape))
+            or not same(query.shape[2], key.shape[2]) or not is_fastest(query, value)
+            or not isinstance(query.shape[1], int) or not isinstance(key.shape[1], int)
+            or key.shape[1] != query.shape[1] and not arguments.get("enable_gqa")
+            or 4 * math.prod(map(hint, query.shape)) * hint(key.shape[2]) < least
+            or not (cuda.flash_sdp_enabled() and cuda.cudnn_sdp_enabled()))
+
+    def _may_drop_padding(self, arguments: dict[str, Any]) -> bool:
+        narrow = dict(arguments)
+        _narrow(narrow)
+        return (self._is_own(narrow, _MUCH_MASKED_WORK) and not arguments.get("is_causal")
+                and same(arguments["query"].meta["val"].shape[0],
+                         arguments["attn_mask"].meta["val"].shape[0]))
+
+    def _drop_padding(self, node: fx.Node, arguments: dict[str, Any], mask: fx.Node) -> None:
+        _narrow(arguments)
+        turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
+                  for name in ("query", "key", "value")]
+        made = insert(node, padding.ATTENTION, *turned, *self.bounds(mask),
+                      self.padded(mask).causal, 0.0, _scale(arguments))
+        replace(node, insert(node, _aten.transpose.int, insert(
+            node, operator.getitem, made, 0), 1, 2))
 
     def _call_of_formula(self, node: fx.Node) -> bool:
         """Replaces the node by one call, if it is the result of attention that is written out, and
@@ -360,6 +404,11 @@ def _put_own(node: fx.Node, arguments: dict[str, Any], causal: bool, window: int
         node, operator.getitem, made, 0), 1, 2))
 
 
+def _scale(arguments: dict[str, Any]) -> float:
+    scale = arguments.get("scale")
+    return arguments["query"].meta["val"].shape[3] ** -0.5 if scale is None else float(scale)
+
+
 def _narrow(arguments: dict[str, Any]) -> None:
     keys, values = _grouped(arguments["key"]), _grouped(arguments["value"])
     if keys is not None and values is not None and keys[1] == values[1]:
@@ -405,6 +454,18 @@ def _bounds_of(mask: fx.Node) -> tuple[fx.Node, ...]:
     begins = put(_aten.bitwise_or.Tensor, is_other, put(_aten.eq.Scalar, places, 0))
     made = put(documents.BOUNDS, put(_aten.flatten.using_ints, begins))
     return tuple(put(operator.getitem, made, i) for i in range(3))
+
+
+def _spans_of(mask: fx.Node, padded: mask_proof.Padded) -> tuple[fx.Node, ...]:
+    def put(target: Any, *arguments: Any) -> fx.Node:
+        return insert(before, target, *arguments, like=mask)
+
+    before = mask.next
+    rows = put(_aten.select.int, mask, 1, 0)
+    seen = put(_aten.diagonal.default, rows, 0, 1, 2) if padded.causal else put(
+        _aten.select.int, rows, 1, 0)
+    made = put(padding.SPANS, seen, padded.causal, padded.window)
+    return tuple(put(operator.getitem, made, i) for i in range(2))
 
 
 def _pack(node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, ...],

@@ -55,8 +55,8 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, boun
     in the layout of the kernel. Keys and values may have fewer heads. A query sees `window` tokens
     in front of its own; -1: all. softcap: 0 for none."""
     if _is_own(query, softcap):
-        made, sums = kernels.ATTENTION(query[None], key[None], value[None], spans, True,
-                                       window + 1, softcap, scale)
+        made, sums = kernels.forward(query[None], key[None], value[None], spans, True,
+                                     window + 1, softcap, scale)
         return made[0], sums[0]
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     count, longest = sizes.tolist()
@@ -81,7 +81,7 @@ def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value:
               sizes: torch.Tensor, scale: float, window: int, softcap: float
               ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if _is_own(query, softcap):
-        found = kernels.BACKWARD(*(x[None] for x in (grad, query, key, value, made, sums)), spans,
+        found = kernels.backward(*(x[None] for x in (grad, query, key, value, made, sums)), spans,
                                  True, window + 1, softcap, scale)
         return tuple(x[0] for x in found[:3])
     grad, query, key, value = (x.contiguous() for x in (grad, query, key, value))

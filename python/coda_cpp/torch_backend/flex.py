@@ -24,7 +24,7 @@ from coda_cpp.torch_backend import canonical, higher_order, written_out
 from coda_cpp.torch_backend.flex_checks import Check, Checks, Form, Mask, evaluation
 from coda_cpp.torch_backend.graph_edits import insert
 from coda_cpp.torch_backend.layout import NotUnderstood, is_one, same
-from coda_cpp.torch_backend.mask_proof import NOWHERE, Affine, Order, Prover, Unproven, Where
+from coda_cpp.torch_backend.mask_proof import NOWHERE, Affine, Order, Prover, Truth, Unproven, Where
 
 _aten = torch.ops.aten
 FLEX = torch.ops.higher_order.flex_attention
@@ -172,6 +172,8 @@ def _proposed(prover: Prover, masks: Sequence[fx.Node], queries: Any, keys: Any)
         mask.meta["val"].shape for mask in masks))
     for mask in masks:
         found = found.both(prover.where(mask).over(shape))
+    if any(isinstance(one, Truth) for one in found):  # FlexAttention's blocks may know them
+        raise Unproven
     orders = {one for one in found if isinstance(one, Order)}
     rest = {one for one in found - orders if one.least(shape) < 0}
     if not rest and not orders:

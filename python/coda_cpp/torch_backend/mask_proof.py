@@ -6,8 +6,8 @@ another tensor (Element), a boolean tensor as the set of coordinates where it is
 floating-point tensor of zeros and minus infinities as the set where it is 0. The least finite
 number of a type counts as minus infinity: scores that it is added to get the weight 0, unless all
 scores of a row are hidden, which no proven mask does. A rule for each operation describes its
-result, or raises Unproven. Nothing is known about the values of an integer tensor without a
-description, but equal elements of it are equal.
+result, or raises Unproven. Nothing is known about the values of an integer or boolean tensor
+without a description, but equal elements of it are equal.
 
 The rules are sound because:
 - A dimension of size 1 has only the coordinate 0, so it has no factor, also after broadcasting.
@@ -128,9 +128,22 @@ class Order:
         return Order(self.one.mapped(change), self.other.mapped(change))
 
 
+@dataclasses.dataclass(frozen=True)
+class Truth:
+    """An element of a boolean tensor is True."""
+
+    one: Element
+
+    def over(self, shape: Sequence[Any]) -> Truth:
+        return self.mapped(lambda one: one.over(shape))
+
+    def mapped(self, change: Callable[[Affine], Affine]) -> Truth:
+        return Truth(self.one.mapped(change))
+
+
 class Where(frozenset):
     """The set of coordinates at which all of these affine functions are at least 0, and all of
-    these orders hold."""
+    these orders and truths hold."""
 
     def over(self, shape: Sequence[Any]) -> Where:
         return _all(_holds(one.over(shape)) for one in self)
@@ -181,7 +194,9 @@ def _at_most(one: Element, other: Element) -> Where:
     return EVERYWHERE if one == other else Where({Order(one, other)})
 
 
-def _holds(one: Affine | Order) -> Where:
+def _holds(one: Affine | Order | Truth) -> Where:
+    if isinstance(one, Truth):
+        return Where({one})
     return at_least_0(one) if isinstance(one, Affine) else _at_most(one.one, one.other)
 
 
@@ -238,6 +253,8 @@ class Prover:
         try:
             return self._derived(node, value)
         except Unproven:
+            if value.dtype == torch.bool:
+                return Where({Truth(whole(node))})
             if value.dtype not in _INTEGERS:
                 raise
             return whole(node)
@@ -585,9 +602,7 @@ def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element
     shape = _tensor(x).shape
     if None in indices or len(indices) != len(shape):
         raise Unproven
-    read = prover.of(x)
-    if isinstance(read, Where):
-        raise Unproven
+    read = prover.of(x).over(shape)
     places = []
     for size, index in zip(shape, indices):
         if _tensor(index).dtype not in (torch.int64, torch.int32):
@@ -608,7 +623,9 @@ def _index(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element
             made = made.plus(place, factor)
         return made
 
-    return read.over(shape).mapped(at_places)
+    if isinstance(read, Where):
+        return _all(_holds(one.mapped(at_places)) for one in read)
+    return read.mapped(at_places)
 
 
 _RULES: dict[str, Callable[[Prover, torch.Tensor, dict], Affine | Where]] = {
@@ -683,7 +700,7 @@ def is_causal(prover: Prover, node: fx.Node) -> bool:
     return rest is not None and not rest
 
 
-def _besides_causal(prover: Prover, node: fx.Node) -> set[Affine | Order] | None:
+def _besides_causal(prover: Prover, node: fx.Node) -> set[Affine | Order | Truth] | None:
     """What the mask requires besides j <= i. None if it does not require j <= i, or not only."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dim() < 2 or is_one(value.shape[-1]) or (
@@ -718,7 +735,7 @@ def packed(prover: Prover, node: fx.Node) -> Packed | None:
     matrix for each batch, the same for all heads."""
     rest = _besides_causal(prover, node)
     dims = node.meta["val"].dim() if rest else 0
-    if dims not in (2, 4):
+    if dims not in (2, 4) or any(isinstance(one, Truth) for one in rest):
         return None
     row, column = (Affine(0, tuple(int(i == dim) for i in range(dims)))
                    for dim in (dims - 2, dims - 1))
@@ -816,3 +833,35 @@ def _dim_of_positions(prover: Prover, documents: fx.Node, positions: fx.Node) ->
             or prover.of(x) != whole(positions)):
         return None
     return dim
+
+
+@dataclasses.dataclass(frozen=True)
+class Padded:
+    """A boolean mask, the same for all heads, that hides some keys from all queries:
+    node[b, 0, i, j] requires that key j of sequence b is seen; if it is causal, j <= i; and with a
+    window, i - j < window. So the elements [b, 0, i, i] say which keys are seen."""
+
+    causal: bool
+    window: int  # 0: none
+
+
+def padded(prover: Prover, node: fx.Node) -> Padded | None:
+    """What the mask is, if that is proven and it does not hide the same keys in all sequences."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim() != 4 or value.dtype != torch.bool or (
+            is_one(value.shape[-1]) or not is_one(value.shape[1]) or not same(*value.shape[-2:])):
+        return None
+    rest = _besides_causal(prover, node)
+    is_causal = rest is not None
+    try:
+        found = rest if is_causal else prover.where(node)
+    except Unproven:
+        return None
+    truths = {one for one in found if isinstance(one, Truth)}
+    if not truths or any(one.factors[2] for truth in truths for one in truth.one.place):
+        return None
+    windows = [one.constant + 1 for one in found - truths if isinstance(one, Affine)
+               and one == Affine(one.constant, (0, 0, -1, 1))]
+    if len(windows) < len(found - truths) or windows and (not is_causal or min(windows) < 1):
+        return None
+    return Padded(is_causal, min(windows, default=0))

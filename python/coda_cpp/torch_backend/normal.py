@@ -94,7 +94,8 @@ class Normal:
                 EQUAL_HALVES: has_equal_halves(node),
                 attention.FULL: self.masks.is_full(node),
                 attention.CAUSAL: self.masks.is_causal(node),
-                attention.PACKED: self.masks.packed(node)}
+                attention.PACKED: self.masks.packed(node),
+                attention.PADDED: self.masks.padded(node)}
 
     def _annotate(self, node: fx.Node) -> None:
         if node.target not in RULES:

@@ -154,6 +154,7 @@ class Report:
     full: int = 0  # calls of attention whose mask hides nothing and was dropped
     causal: int = 0  # calls of attention whose mask was replaced by is_causal
     packed: int = 0  # calls of attention whose mask was replaced by the documents' bounds
+    padded: int = 0  # and by the spans of keys that are not padding
     written_out: int = 0  # attention as products and a softmax that became one operation
     own: int = 0  # calls of PyTorch's attention that became coda_cpp::attention
     flex: int = 0  # calls of FlexAttention that became attention with the same mask and soft-cap
@@ -163,7 +164,7 @@ class Report:
     def of(cls, reports: Sequence[Report]) -> Report:
         """The combined report of several graphs of one model."""
         made = cls()
-        for field in ("full", "causal", "packed", "written_out", "own", "flex"):
+        for field in ("full", "causal", "packed", "padded", "written_out", "own", "flex"):
             setattr(made, field, sum(getattr(report, field) for report in reports))
         for field in ("taken", "without_gain", "layers", "left"):
             setattr(made, field, [one for report in reports for one in getattr(report, field)])
@@ -215,6 +216,9 @@ class Report:
         if self.packed:
             lines.append(f"{_count(self.packed, 'call')} of attention with a mask of packed "
                          "documents, or a window: attention runs within documents, without a mask")
+        if self.padded:
+            lines.append(f"{_count(self.padded, 'call')} of attention with a mask of padding: "
+                         "attention runs without the hidden keys, and without a mask")
         if self.written_out:
             lines.append(f"{_count(self.written_out, 'attention')} written out as products and a "
                          "softmax: fused, so no scores are stored")

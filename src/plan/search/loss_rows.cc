@@ -60,7 +60,7 @@ LossRows choose_loss_rows(const JointGraph& joint, const CompileOptions& options
     sums +=
         sum.rows.evaluate(options.sizes) * sum.cols.evaluate(options.sizes) * size_of(DType::f32);
   }
-  const int64_t saved = (many - std::min(rows, many)) * row;
+  const int64_t saved = (all - std::min(rows, all)) * row;
   if (saved <= sums) {
     return {0, "they would save " + mb(saved) + ", and their sums in fp32 take " + mb(sums)};
   }

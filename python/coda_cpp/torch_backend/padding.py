@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of padded batches, as operators of PyTorch.
+
+A mask hides some keys of each sequence from all queries, and may be causal or a window too. The
+kernels of coda_cpp::attention (_attention.py) know no such mask, but a span of keys for each query.
+So the keys that are seen are put in front of the others, in their order. The keys that a query sees
+then follow each other: of the first ones, as many as are seen up to the query's own token. This
+holds for any hidden keys, also between others, so no value of the mask is read on the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from coda_cpp import _attention as kernels
+
+
+@torch.library.custom_op("coda_cpp::padding_spans", mutates_args=())
+def _spans(is_seen: torch.Tensor, causal: bool, window: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`is_seen`: bool [batch, tokens]. Returns the order of the keys of all sequences, those that
+    are seen first, and its inverse, as int64 [2, batch * tokens]; and the operand `spans` of
+    coda_cpp::attention, with those of the keys, as int32 [batch * tokens, 4]. window: the number of
+    tokens that a token sees, with itself, of causal attention; 0: all."""
+    batch, tokens = is_seen.shape
+    device = is_seen.device
+    place = torch.arange(tokens, device=device)
+    begin = torch.arange(batch, device=device)[:, None] * tokens
+    seen = is_seen.cumsum(1)
+    count = seen[:, -1:]
+    # A hidden key is behind all that are seen and behind the hidden ones in front of it.
+    inverse = torch.where(is_seen, seen - 1, count + place - seen)
+    order = torch.empty_like(inverse).scatter_(1, inverse, place.expand(batch, tokens))
+    first, last = torch.zeros_like(seen), seen if causal else count.expand(batch, tokens)
+    if window:
+        first = torch.where(place < window, 0, seen.roll(window, 1)) if window < tokens else first
+    is_last = place >= count
+    first_query = torch.where(is_last, tokens, order if causal else 0)
+    last_query = torch.where(is_last, tokens, (order + window).clamp_max(tokens)) if window else (
+        torch.full_like(order, tokens))
+    spans = torch.stack([first, last, first_query, last_query], 2) + begin[..., None]
+    return (torch.stack([order + begin, inverse + begin]).flatten(1),
+            spans.flatten(0, 1).to(torch.int32))
+
+
+@_spans.register_fake
+def _(is_seen: torch.Tensor, causal: bool, window: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = is_seen.shape[0] * is_seen.shape[1]
+    return (is_seen.new_empty((2, rows), dtype=torch.int64),
+            is_seen.new_empty((rows, 4), dtype=torch.int32))
+
+
+def _in_order(x: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """The tokens of [batch, tokens, heads, size] in another order."""
+    return x.flatten(0, 1).index_select(0, order).view(x.shape)
+
+
+@torch.library.custom_op("coda_cpp::padded_attention", mutates_args=())
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, order: torch.Tensor,
+               spans: torch.Tensor, causal: bool, softcap: float, scale: float
+               ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Attention of [batch, tokens, heads, size], the log-sum-exp of the scores as float32 [batch,
+    tokens, heads], and keys and values in their order, for the backward. `order` and `spans`: as
+    padding_spans returns them. softcap: 0 for none."""
+    key, value = _in_order(key, order[0]), _in_order(value, order[0])
+    made, sums = kernels.forward(query, key, value, spans, causal, 0, softcap, scale)
+    return made, sums, key, value
+
+
+@_attention.register_fake
+def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, order: torch.Tensor,
+      spans: torch.Tensor, *settings: Any) -> tuple[torch.Tensor, ...]:
+    causal, *others = settings
+    made = kernels.ATTENTION(query, key, value, spans, causal, 0, *others)
+    return *made, key.new_empty(key.shape), value.new_empty(value.shape)
+
+
+@torch.library.custom_op("coda_cpp::padded_attention_backward", mutates_args=())
+def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+              made: torch.Tensor, sums: torch.Tensor, order: torch.Tensor, spans: torch.Tensor,
+              causal: bool, softcap: float, scale: float
+              ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`key` and `value` are in their order."""
+    of_query, of_key, of_value, _ = kernels.backward(
+        grad, query, key, value, made, sums, spans, causal, 0, softcap, scale)
+    return of_query, _in_order(of_key, order[1]), _in_order(of_value, order[1])
+
+
+@_backward.register_fake
+def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+      made: torch.Tensor, sums: torch.Tensor, order: torch.Tensor, *settings: Any
+      ) -> tuple[torch.Tensor, ...]:
+    spans, causal, *others = settings
+    found = kernels.BACKWARD(grad, query, key, value, made, sums, spans, causal, 0, *others)
+    return tuple(found[:3])
+
+
+def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
+    query, _, _, *tensors, ctx.causal, ctx.softcap, ctx.scale = inputs
+    made, sums, key, value = output
+    ctx.mark_non_differentiable(sums, key, value)
+    ctx.save_for_backward(query, key, value, made, sums, *tensors)
+
+
+def _gradients(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple:
+    found = _backward(grad, *ctx.saved_tensors, ctx.causal, ctx.softcap, ctx.scale)
+    return (*found, None, None, None, None, None)
+
+
+_attention.register_autograd(_gradients, setup_context=_save)
+SPANS = torch.ops.coda_cpp.padding_spans.default
+ATTENTION = torch.ops.coda_cpp.padded_attention.default

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of padded batches without the hidden keys: the operators against the formula in
+float64, and models with padding, here as if a CPU were a GPU with such kernels."""
+
+import itertools
+import unittest
+from unittest import mock
+
+import torch
+import torch._dynamo
+
+from coda_cpp.torch_backend import attention as recognition
+from coda_cpp.torch_backend import padding
+from compiled import Recorder, error, ids, llama, mistral, outcome
+
+
+def patterns(batch, tokens):
+    """Which tokens of each sequence are seen, by name."""
+    place = torch.arange(tokens)
+    length = torch.randint(1, tokens + 1, (batch, 1))
+    return {"behind": place < length, "in front": place >= tokens - length,
+            "holes": torch.rand(batch, tokens) < 0.6,
+            "none hidden": torch.ones(batch, tokens, dtype=torch.bool),
+            "all hidden": torch.zeros(batch, tokens, dtype=torch.bool)}
+
+
+def mask_of(seen, causal, window):
+    """[batch, 1, tokens, tokens]"""
+    tokens = seen.shape[1]
+    distance = torch.arange(tokens)[:, None] - torch.arange(tokens)
+    mask = seen[:, None, None].expand(-1, 1, tokens, tokens)
+    if causal:
+        mask = mask & (distance >= 0)
+    return mask & (distance < window) if window else mask
+
+
+def formula(q, k, v, mask, softcap, scale):
+    """Of [batch, tokens, heads, size]; a row that sees nothing is 0."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    scores = q @ k.transpose(2, 3) * scale
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    shares = scores.masked_fill(~mask, torch.finfo(q.dtype).min).softmax(-1).masked_fill(~mask, 0)
+    return (shares @ v).transpose(1, 2)
+
+
+class Operators(unittest.TestCase):
+    def test_against_float64(self):
+        torch.manual_seed(0)
+        kinds = [(True, 0), (False, 0), (True, 5), (True, 100), (True, 1)]
+        for (causal, window), (batch, tokens), softcap in itertools.product(
+                kinds, ((3, 37), (1, 130), (2, 8)), (0.0, 2.0)):
+            for name, seen in patterns(batch, tokens).items():
+                with self.subTest(causal=causal, window=window, tokens=tokens, hidden=name):
+                    given = [torch.randn(batch, tokens, heads, size, requires_grad=True)
+                             for heads, size in ((4, 16), (2, 16), (2, 16))]
+                    order, spans = padding.SPANS(seen, causal, window)
+                    made = padding.ATTENTION(*given, order, spans, causal, softcap, 0.25)[0]
+                    exact = formula(*(x.double() for x in given), mask_of(seen, causal, window),
+                                    softcap, 0.25)
+                    upstream = torch.randn(made.shape)
+                    for found, expected in zip(
+                            (made, *torch.autograd.grad(made, given, upstream)),
+                            (exact, *torch.autograd.grad(exact, given, upstream.double()))):
+                        torch.testing.assert_close(found.double(), expected.double(), rtol=1e-5,
+                                                   atol=1e-5)
+
+    def test_pytorchs_checks(self):
+        seen = torch.rand(2, 9) < 0.7
+        torch.library.opcheck(padding.SPANS, (seen, True, 3))
+        given = [torch.randn(2, 9, heads, 8, requires_grad=True) for heads in (4, 2, 2)]
+        torch.library.opcheck(
+            padding.ATTENTION, (*given, *padding.SPANS(seen, True, 3), True, 0.0, 0.3))
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        for name, value in (("is_fastest", lambda query, value: True), ("_MUCH_MASKED_WORK", 0)):
+            patched = mock.patch.object(recognition, name, value)
+            patched.start()
+            self.addCleanup(patched.stop)
+
+    def _check(self, model, lengths, calls, patterns_of=patterns, **settings):
+        """Loss, logits and gradients are eager mode's for all patterns, also of tokens that are
+        padding. `calls`: of attention without the hidden keys, for each graph."""
+        recorder = Recorder()
+        compiled = torch.compile(model, backend=recorder, **settings)
+        for tokens in lengths:
+            for name, seen in patterns_of(3, tokens).items():
+                batch = {"input_ids": ids(3, tokens), "attention_mask": seen.long()}
+                batch["labels"] = batch["input_ids"].masked_fill(~seen, -100)
+                if name == "all hidden":
+                    continue  # its loss is NaN
+                with self.subTest(hidden=name, tokens=tokens):
+                    found, expected = (outcome(f, model, **batch) for f in (compiled, model))
+                    torch.testing.assert_close(found[0], expected[0])
+                    self.assertLess(error(found[1], expected[1]), 1e-4)
+                    with torch.no_grad():
+                        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits,
+                                                   rtol=1e-4, atol=1e-4)
+        self.assertEqual({report.padded for report in recorder.reports}, {calls})
+
+    def test_a_decoder(self):
+        self._check(llama(num_hidden_layers=2), (24,), 2)
+
+    def test_equal_layers(self):
+        self._check(llama(num_hidden_layers=5), (24,), 5)
+
+    def test_a_window(self):
+        self._check(mistral(num_hidden_layers=1, sliding_window=7), (24,), 1)
+
+    def test_checkpointed_blocks(self):
+        model = llama(num_hidden_layers=2).train()
+        model.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": False})
+        self._check(model, (24,), 2)
+
+    def test_lengths_that_vary(self):
+        self._check(llama(num_hidden_layers=1), (24, 31, 40), 1)
+
+
+class Calls(unittest.TestCase):
+    """Calls of scaled_dot_product_attention."""
+
+    setUp = Models.setUp
+
+    def _check(self, padded, masked, shape=(2, 4, 19, 8), kv_heads=4):
+        recorder = Recorder()
+        compiled = torch.compile(masked, backend=recorder)
+        batch, heads, tokens, size = shape
+        given = [torch.randn(batch, tokens, count, size).transpose(1, 2).requires_grad_()
+                 for count in (heads, kv_heads, kv_heads)]
+        for seen in (torch.arange(tokens) < 11).expand(batch, tokens), torch.rand(
+                batch, tokens).argsort(1) < 12:
+            made, expected = compiled(*given, seen), masked(*given, seen)
+            upstream = torch.randn(made.shape)
+            for x, y in zip((made, *torch.autograd.grad(made, given, upstream)),
+                            (expected, *torch.autograd.grad(expected, given, upstream))):
+                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5, equal_nan=True)
+        self.assertEqual({report.padded for report in recorder.reports}, {padded})
+
+    def test_masks(self):
+        def attend(q, k, v, mask, **options):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, **options)
+
+        def places(tokens):
+            return torch.arange(tokens)[:, None], torch.arange(tokens)
+
+        def of_keys(q, k, v, seen):
+            return attend(q, k, v, seen[:, None, None].expand(-1, 1, q.shape[2], -1))
+
+        def causal(q, k, v, seen):
+            i, j = places(q.shape[2])
+            return attend(q, k, v, (j <= i) & seen[:, None, None])
+
+        def of_numbers(q, k, v, seen):
+            i, j = places(q.shape[2])
+            return attend(q, k, v, (seen.long() > 0)[:, None, None] & (j <= i), scale=0.3)
+
+        def grouped(q, k, v, seen):
+            i, j = places(q.shape[2])
+            return attend(q, k, v, (j <= i) & seen[:, None, None], enable_gqa=True)
+
+        def of_queries(q, k, v, seen):
+            i, j = places(q.shape[2])
+            return attend(q, k, v, (j <= i) & seen[:, None, :, None])
+
+        def either(q, k, v, seen):
+            i, j = places(q.shape[2])
+            return attend(q, k, v, (j <= i) | seen[:, None, None])
+
+        def added(q, k, v, seen):
+            i, j = places(q.shape[2])
+            hidden = ~((j <= i) & seen[:, None, None])
+            return attend(q, k, v, torch.zeros(hidden.shape).masked_fill(hidden, -1e9))
+
+        def of_one_sequence(q, k, v, seen):
+            i, j = places(q.shape[2])
+            return attend(q, k, v, (j <= i) & seen[:1, None, None])
+
+        def written(q, k, v, seen):
+            i, j = places(q.shape[2])
+            mask = (j <= i) & seen[:, None, None]
+            mask[:, :, 3, 0] = True
+            return attend(q, k, v, mask)
+
+        for masked, padded in ((of_keys, 1), (causal, 1), (of_numbers, 1), (of_queries, 0),
+                               (either, 0), (added, 0), (of_one_sequence, 0), (written, 0)):
+            torch._dynamo.reset()
+            with self.subTest(masked.__name__):
+                self._check(padded, masked)
+        torch._dynamo.reset()
+        self._check(1, grouped, kv_heads=2)
+
+    def test_what_stays(self):
+        def causal(q, k, v, seen, **options):
+            i, j = torch.arange(q.shape[2])[:, None], torch.arange(q.shape[2])
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, (j <= i) & seen[:, None, None], **options)
+
+        with mock.patch.object(recognition, "_MUCH_MASKED_WORK", 4 * 2 * 4 * 19 * 19 * 8 + 1):
+            self._check(0, causal)
+        torch._dynamo.reset()
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            self._check(0, causal)
+        torch._dynamo.reset()
+        recorder = Recorder()
+        given = [torch.randn(2, 4, 19, 8) for _ in range(3)]
+        torch.compile(causal, backend=recorder)(
+            *given, torch.ones(2, 19, dtype=torch.bool), dropout_p=0.5)
+        self.assertEqual(recorder.reports[0].padded, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
