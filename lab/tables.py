@@ -356,19 +356,21 @@ def finetuning() -> str:
 
 
 def hugging_face() -> str:
-    """Steps of Hugging Face's models with default settings. Rows whose times include other work
-    than the step are in the raw results only."""
+    """Steps of Hugging Face's models with default settings, the last run of each. Runs whose times
+    include other work than the step are in the raw results only."""
     path = RESULTS / "train_step" / "hugging_face_h200.jsonl"
-    rows = []
+    rows = {}
     for run in map(json.loads, path.read_text().splitlines()):
         if "not_counted" in run:
             continue
         both = run["inductor"], run["coda"]
-        rows.append([run["case"], run["transformers"], *(f"{side['ms']:.1f} ms" for side in both),
-                     figure(run["gain"]), figure(both[0]["gpu_ms"] / both[1]["gpu_ms"]),
-                     figure(both[1]["gib"] / both[0]["gib"])])
+        name = run["case"] + (", CUDA graphs" if "mode" in run else "")
+        rows[name, run["transformers"]] = [
+            name, run["transformers"], *(f"{side['ms']:.1f} ms" for side in both),
+            figure(run["gain"]), figure(both[0]["gpu_ms"] / both[1]["gpu_ms"]),
+            figure(both[1]["gib"] / both[0]["gib"])]
     return table(["model", "transformers", "step, Inductor", "step, coda-cpp", "speed-up",
-                  "of the GPU's work", "memory ratio, coda-cpp to Inductor"], rows)
+                  "of the GPU's work", "memory ratio, coda-cpp to Inductor"], rows.values())
 
 
 def picture_of_steps() -> str:

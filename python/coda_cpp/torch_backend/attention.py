@@ -4,9 +4,9 @@
 The graph that computes a mask may prove which keys it hides (mask_proof.py). A mask that hides
 nothing is dropped. A causal mask is replaced by is_causal. With the mask of packed documents, or a
 window, attention runs within documents (documents.py). All three reach PyTorch's fast paths. With a
-mask of padding, attention runs without the hidden keys where coda_cpp::attention is faster than
-PyTorch's kernels (padding.py). Any other mask is kept. It is copied if its last dimension is not contiguous, because fast paths need
-that: in T5's bias the heads are contiguous instead.
+mask of padding, attention runs without the hidden keys (padding.py), where coda_cpp::attention is
+faster than PyTorch's kernels. Any other mask is kept. It is copied if its last dimension is not
+contiguous, because fast paths need that: in T5's bias the heads are contiguous instead.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 PyTorch has no fast path for a soft-cap, a window or sinks, so attention with one of these becomes a
