@@ -243,6 +243,7 @@ const Case kCapped[] = {
     {2, 515, 2, 1, 128, 128, false, 0, 0, {200, 300, 10}, false, true},
     {2, 700, 4, 2, 128, 128, true, 90, 20, {0, 400, 300}, false, true},
     {2, 300, 2, 1, 80, 80, true, 0, 0, {250}, true, true},
+    {2, 515, 2, 1, 64, 64, false, 100, 0, {400}, false, true},
 };
 
 ::testing::Message text(const Case& c) {

@@ -39,7 +39,8 @@ std::vector<Number> document_spans(const std::vector<int64_t>& lengths, int64_t 
 // The operand `documents` with the columns of keys, for sequences of which some keys are hidden:
 // lengths[0] tokens are seen, lengths[1] hidden, and so on; what follows is hidden. Each sequence
 // begins with the length after that with which the one before begins. The keys that are seen come
-// first.
+// first. A window counts a token's own: it is of the tokens in front, and unless causal, of those
+// behind too; 0: none.
 template <typename Number>
 std::vector<Number> padding_spans(const std::vector<int64_t>& lengths, int64_t rows, int64_t tokens,
                                   bool causal, int64_t window) {
@@ -55,13 +56,14 @@ std::vector<Number> padding_spans(const std::vector<int64_t>& lengths, int64_t r
       if (left > 0) --left;
       count[token + 1] = static_cast<int64_t>(seen.size());
     }
+    const int64_t before = window == 0 ? tokens : window - 1, behind = causal ? 0 : before;
     for (int64_t token = 0; token < tokens; ++token) {
       const bool is_seen = token < std::ssize(seen);
-      const int64_t of_key = is_seen ? seen[token] : tokens;
-      const int64_t first = window != 0 && token >= window ? count[token + 1 - window] : 0;
-      for (const int64_t end :
-           {first, causal ? count[token + 1] : count[tokens], !is_seen || causal ? of_key : 0,
-            is_seen && window != 0 ? std::min(of_key + window, tokens) : tokens})
+      const int64_t key = is_seen ? seen[token] : tokens;
+      for (const int64_t end : {count[std::max<int64_t>(token - before, 0)],
+                                count[std::min(token + behind + 1, tokens)],
+                                is_seen ? std::max<int64_t>(key - behind, 0) : tokens,
+                                is_seen ? std::min(key + before + 1, tokens) : tokens})
         ends.push_back(static_cast<Number>(end));
     }
   }

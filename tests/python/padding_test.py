@@ -8,6 +8,7 @@ from unittest import mock
 
 import torch
 import torch._dynamo
+from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
 from coda_cpp.torch_backend import attention as recognition
 from coda_cpp.torch_backend import padding
@@ -24,14 +25,13 @@ def patterns(batch, tokens):
             "all hidden": torch.zeros(batch, tokens, dtype=torch.bool)}
 
 
-def mask_of(seen, causal, window):
+def mask_of(seen, before, behind):
     """[batch, 1, tokens, tokens]"""
     tokens = seen.shape[1]
     distance = torch.arange(tokens)[:, None] - torch.arange(tokens)
     mask = seen[:, None, None].expand(-1, 1, tokens, tokens)
-    if causal:
-        mask = mask & (distance >= 0)
-    return mask & (distance < window) if window else mask
+    mask = mask & (distance <= before) if before >= 0 else mask
+    return mask & (-distance <= behind) if behind >= 0 else mask
 
 
 def formula(q, k, v, mask, softcap, scale):
@@ -48,16 +48,17 @@ def formula(q, k, v, mask, softcap, scale):
 class Operators(unittest.TestCase):
     def test_against_float64(self):
         torch.manual_seed(0)
-        kinds = [(True, 0), (False, 0), (True, 5), (True, 100), (True, 1)]
-        for (causal, window), (batch, tokens), softcap in itertools.product(
+        kinds = [(-1, 0), (-1, -1), (4, 0), (100, 0), (0, 0), (5, 3), (-1, 2), (7, -1)]
+        for (before, behind), (batch, tokens), softcap in itertools.product(
                 kinds, ((3, 37), (1, 130), (2, 8)), (0.0, 2.0)):
+            causal = behind == 0
             for name, seen in patterns(batch, tokens).items():
-                with self.subTest(causal=causal, window=window, tokens=tokens, hidden=name):
+                with self.subTest(before=before, behind=behind, tokens=tokens, hidden=name):
                     given = [torch.randn(batch, tokens, heads, size, requires_grad=True)
                              for heads, size in ((4, 16), (2, 16), (2, 16))]
-                    order, spans = padding.SPANS(seen, causal, window)
+                    order, spans = padding.SPANS(seen, before, behind)
                     made = padding.ATTENTION(*given, order, spans, causal, softcap, 0.25)[0]
-                    exact = formula(*(x.double() for x in given), mask_of(seen, causal, window),
+                    exact = formula(*(x.double() for x in given), mask_of(seen, before, behind),
                                     softcap, 0.25)
                     upstream = torch.randn(made.shape)
                     for found, expected in zip(
@@ -66,12 +67,29 @@ class Operators(unittest.TestCase):
                         torch.testing.assert_close(found.double(), expected.double(), rtol=1e-5,
                                                    atol=1e-5)
 
+    def test_spans(self):
+        """They ascend, and say which keys a query sees and which queries see a key."""
+        torch.manual_seed(1)
+        for before, behind in ((-1, 0), (-1, -1), (2, 0), (2, 1), (-1, 2), (3, -1)):
+            for name, seen in patterns(2, 9).items():
+                with self.subTest(before=before, behind=behind, hidden=name):
+                    order, spans = padding.SPANS(seen, before, behind)
+                    place = torch.arange(18)
+                    self.assertTrue(torch.equal(order[0][order[1]], place))
+                    self.assertTrue(bool((spans.diff(dim=0) >= 0).all()))
+                    of_queries, of_keys = (
+                        (place[:, None] >= ends[:, 0]) & (place[:, None] < ends[:, 1])
+                        for ends in (spans[:, :2], spans[:, 2:]))  # [token, query or key]
+                    shown = torch.block_diag(*mask_of(seen, before, behind)[:, 0])[:, order[0]]
+                    self.assertTrue(torch.equal(of_queries.T, shown))
+                    self.assertTrue(torch.equal(of_keys, shown))
+
     def test_pytorchs_checks(self):
         seen = torch.rand(2, 9) < 0.7
-        torch.library.opcheck(padding.SPANS, (seen, True, 3))
+        torch.library.opcheck(padding.SPANS, (seen, 3, 0))
         given = [torch.randn(2, 9, heads, 8, requires_grad=True) for heads in (4, 2, 2)]
         torch.library.opcheck(
-            padding.ATTENTION, (*given, *padding.SPANS(seen, True, 3), True, 0.0, 0.3))
+            padding.ATTENTION, (*given, *padding.SPANS(seen, 3, 0), True, 0.0, 0.3))
 
 
 class Models(unittest.TestCase):
@@ -83,13 +101,13 @@ class Models(unittest.TestCase):
             patched.start()
             self.addCleanup(patched.stop)
 
-    def _check(self, model, lengths, calls, patterns_of=patterns, **settings):
+    def _check(self, model, lengths, calls, **settings):
         """Loss, logits and gradients are eager mode's for all patterns, also of tokens that are
         padding. `calls`: of attention without the hidden keys, for each graph."""
         recorder = Recorder()
         compiled = torch.compile(model, backend=recorder, **settings)
         for tokens in lengths:
-            for name, seen in patterns_of(3, tokens).items():
+            for name, seen in patterns(3, tokens).items():
                 batch = {"input_ids": ids(3, tokens), "attention_mask": seen.long()}
                 batch["labels"] = batch["input_ids"].masked_fill(~seen, -100)
                 if name == "all hidden":
@@ -117,6 +135,29 @@ class Models(unittest.TestCase):
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False})
         self._check(model, (24,), 2)
+
+    def test_encoders(self):
+        """Also with windows to both sides, as ModernBERT has, without an attention_mask too."""
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4,
+                 "vocab_size": 128, "num_hidden_layers": 2, "pad_token_id": 0}
+        bert = BertForMaskedLM(BertConfig(**sizes, attention_probs_dropout_prob=0.0,
+                                          hidden_dropout_prob=0.0))
+        for name, parameter in bert.named_parameters():
+            parameter.requires_grad_(not name.endswith("key.bias"))  # its gradient is 0
+        modern = ModernBertForMaskedLM(ModernBertConfig(
+            **sizes, global_attn_every_n_layers=2, local_attention=8, **dict.fromkeys(
+                ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))))
+        for model, calls in ((bert, 2), (modern, 2)):
+            torch._dynamo.reset()
+            self._check(model, (24,), calls)
+        torch._dynamo.reset()
+        recorder = Recorder()
+        batch = {"input_ids": ids(2, 24), "labels": ids(2, 24)}
+        found, expected = (outcome(f, modern, **batch) for f in (
+            torch.compile(modern, backend=recorder), modern))
+        torch.testing.assert_close(found[0], expected[0])
+        self.assertLess(error(found[1], expected[1]), 1e-4)
+        self.assertEqual([report.padded for report in recorder.reports], [1])
 
     def test_lengths_that_vary(self):
         self._check(llama(num_hidden_layers=1), (24, 31, 40), 1)

@@ -190,7 +190,7 @@ class Masks:
         *_, last = self._graph.find_nodes(op="placeholder")
         rows = _rows(mask.meta["val"].shape)
         if padded:
-            values = padding.SPANS(mask.meta["val"].new_empty(rows), padded.causal, padded.window)
+            values = padding.SPANS(mask.meta["val"].new_empty(rows), *_distances(padded))
         else:
             values = documents.BOUNDS(
                 mask.meta["val"].new_empty(math.prod(rows), dtype=torch.bool))
@@ -291,7 +291,7 @@ class Masks:
         turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
                   for name in ("query", "key", "value")]
         made = insert(node, padding.ATTENTION, *turned, *self.bounds(mask),
-                      self.padded(mask).causal, 0.0, _scale(arguments))
+                      self.padded(mask).behind == 0, 0.0, _scale(arguments))
         replace(node, insert(node, _aten.transpose.int, insert(
             node, operator.getitem, made, 0), 1, 2))
 
@@ -456,15 +456,18 @@ def _bounds_of(mask: fx.Node) -> tuple[fx.Node, ...]:
     return tuple(put(operator.getitem, made, i) for i in range(3))
 
 
+def _distances(padded: mask_proof.Padded) -> tuple[int, int]:
+    before, behind = (-1 if of is None else of for of in (padded.before, padded.behind))
+    return before, behind
+
+
 def _spans_of(mask: fx.Node, padded: mask_proof.Padded) -> tuple[fx.Node, ...]:
     def put(target: Any, *arguments: Any) -> fx.Node:
         return insert(before, target, *arguments, like=mask)
 
     before = mask.next
     rows = put(_aten.select.int, mask, 1, 0)
-    seen = put(_aten.diagonal.default, rows, 0, 1, 2) if padded.causal else put(
-        _aten.select.int, rows, 1, 0)
-    made = put(padding.SPANS, seen, padded.causal, padded.window)
+    made = put(padding.SPANS, put(_aten.diagonal.default, rows, 0, 1, 2), *_distances(padded))
     return tuple(put(operator.getitem, made, i) for i in range(2))
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -478,6 +479,23 @@ def _comparison(of: Callable[[Affine], Where], of_elements: Callable[[Element, E
     return rule
 
 
+def _distance(rule: Callable[[Prover, torch.Tensor, dict], Where], least: int
+              ) -> Callable[[Prover, torch.Tensor, dict], Where]:
+    """The rule of a comparison for abs(x) <= number - least too."""
+    def with_distances(prover: Prover, value: torch.Tensor, given: dict) -> Where:
+        absolute, most = given["self"], given["other"]
+        if not isinstance(most, int) or absolute.target is not _aten.abs.default:
+            return rule(prover, value, given)
+        if prover.is_written(absolute):
+            raise Unproven
+        x = prover.affine(absolute.args[0]).over(value.shape)
+        negated = Affine(0).plus(x, -1)
+        if not negated.fits(_tensor(absolute).dtype, value.shape):
+            raise Unproven
+        return _all(at_least_0(Affine(most - least).plus(one)) for one in (x, negated))
+    return with_distances
+
+
 def _less(one: Element, other: Element) -> Where:
     return _at_most(dataclasses.replace(one, constant=one.constant + 1), other)
 
@@ -642,8 +660,10 @@ _RULES: dict[str, Callable[[Prover, torch.Tensor, dict], Affine | Where]] = {
     "ge": _comparison(at_least_0, lambda one, other: _at_most(other, one)),
     "gt": _comparison(lambda difference: at_least_0(difference.plus(Affine(-1))),
                       lambda one, other: _less(other, one)),
-    "le": _comparison(lambda difference: at_least_0(Affine(0).plus(difference, -1)), _at_most),
-    "lt": _comparison(lambda difference: at_least_0(Affine(-1).plus(difference, -1)), _less),
+    "le": _distance(_comparison(
+        lambda difference: at_least_0(Affine(0).plus(difference, -1)), _at_most), 0),
+    "lt": _distance(_comparison(
+        lambda difference: at_least_0(Affine(-1).plus(difference, -1)), _less), 1),
     "eq": _comparison(_equal, _same_elements),
     "ne": _comparison(lambda difference: ~_equal(difference)),
     **dict.fromkeys(("__and__", "bitwise_and", "logical_and"), _both),
@@ -837,31 +857,33 @@ def _dim_of_positions(prover: Prover, documents: fx.Node, positions: fx.Node) ->
 
 @dataclasses.dataclass(frozen=True)
 class Padded:
-    """A boolean mask, the same for all heads, that hides some keys from all queries:
-    node[b, 0, i, j] requires that key j of sequence b is seen; if it is causal, j <= i; and with a
-    window, i - j < window. So the elements [b, 0, i, i] say which keys are seen."""
+    """A boolean mask, the same for all heads, that hides keys of each sequence from all queries,
+    or keys that are too far away: node[b, 0, i, j] requires that key j of sequence b is seen,
+    i - j <= before, and j - i <= behind (None: any distance). So the elements [b, 0, i, i] say
+    which keys are seen."""
 
-    causal: bool
-    window: int  # 0: none
+    before: int | None
+    behind: int | None
 
 
 def padded(prover: Prover, node: fx.Node) -> Padded | None:
-    """What the mask is, if that is proven and it does not hide the same keys in all sequences."""
+    """What the mask is, if that is proven."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dim() != 4 or value.dtype != torch.bool or (
             is_one(value.shape[-1]) or not is_one(value.shape[1]) or not same(*value.shape[-2:])):
         return None
-    rest = _besides_causal(prover, node)
-    is_causal = rest is not None
     try:
-        found = rest if is_causal else prover.where(node)
+        found = prover.where(node)
     except Unproven:
         return None
     truths = {one for one in found if isinstance(one, Truth)}
-    if not truths or any(one.factors[2] for truth in truths for one in truth.one.place):
+    if any(place.factors[2] for truth in truths for place in truth.one.place):
         return None
-    windows = [one.constant + 1 for one in found - truths if isinstance(one, Affine)
-               and one == Affine(one.constant, (0, 0, -1, 1))]
-    if len(windows) < len(found - truths) or windows and (not is_causal or min(windows) < 1):
+    rest = [one for one in found - truths
+            if not isinstance(one, Affine) or one.least(value.shape) < 0]
+    bounds = [[one.constant for one in rest if one == Affine(one.constant, factors)]
+              for factors in ((0, 0, -1, 1), (0, 0, 1, -1))] if all(
+                  isinstance(one, Affine) for one in rest) else [[], []]
+    if sum(map(len, bounds)) < len(rest) or min(itertools.chain(*bounds), default=0) < 0:
         return None
-    return Padded(is_causal, min(windows, default=0))
+    return Padded(*(min(of, default=None) for of in bounds))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of padded batches, as operators of PyTorch.
 
-A mask hides some keys of each sequence from all queries, and may be causal or a window too. The
-kernels of coda_cpp::attention (_attention.py) know no such mask, but a span of keys for each query.
-So the keys that are seen are put in front of the others, in their order. The keys that a query sees
-then follow each other: of the first ones, as many as are seen up to the query's own token. This
-holds for any hidden keys, also between others, so no value of the mask is read on the host.
+A mask hides some keys of each sequence from all queries, and perhaps those that are too far in
+front of the query or behind it. The kernels of coda_cpp::attention (_attention.py) know no such
+mask, but a span of keys for each query. So the keys that are seen are put in front of the others,
+in their order. The keys that a query sees then follow each other; with a causal mask they are as
+many of the first ones as are seen up to the query's own token. This holds for any hidden keys, also
+between others, so no value of the mask is read on the host.
 """
 
 from __future__ import annotations
@@ -18,34 +19,35 @@ from coda_cpp import _attention as kernels
 
 
 @torch.library.custom_op("coda_cpp::padding_spans", mutates_args=())
-def _spans(is_seen: torch.Tensor, causal: bool, window: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`is_seen`: bool [batch, tokens]. Returns the order of the keys of all sequences, those that
-    are seen first, and its inverse, as int64 [2, batch * tokens]; and the operand `spans` of
-    coda_cpp::attention, with those of the keys, as int32 [batch * tokens, 4]. window: the number of
-    tokens that a token sees, with itself, of causal attention; 0: all."""
+def _spans(is_seen: torch.Tensor, before: int, behind: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`is_seen`: bool [batch, tokens]. A query also sees only keys that are at most `before` tokens
+    in front of its own token and at most `behind` behind it; -1: any number. Returns the order of
+    the keys of all sequences, those that are seen first, and its inverse, as int64
+    [2, batch * tokens]; and the operand `spans` of coda_cpp::attention, with those of the keys, as
+    int32 [batch * tokens, 4]."""
     batch, tokens = is_seen.shape
     device = is_seen.device
     place = torch.arange(tokens, device=device)
     begin = torch.arange(batch, device=device)[:, None] * tokens
-    seen = is_seen.cumsum(1)
-    count = seen[:, -1:]
+    in_front = torch.nn.functional.pad(is_seen.cumsum(1), (1, 0))  # how many are seen
+    count = in_front[:, -1:]
     # A hidden key is behind all that are seen and behind the hidden ones in front of it.
-    inverse = torch.where(is_seen, seen - 1, count + place - seen)
+    inverse = torch.where(is_seen, in_front[:, :-1], count + place - in_front[:, :-1])
     order = torch.empty_like(inverse).scatter_(1, inverse, place.expand(batch, tokens))
-    first, last = torch.zeros_like(seen), seen if causal else count.expand(batch, tokens)
-    if window:
-        first = torch.where(place < window, 0, seen.roll(window, 1)) if window < tokens else first
-    is_last = place >= count
-    first_query = torch.where(is_last, tokens, order if causal else 0)
-    last_query = torch.where(is_last, tokens, (order + window).clamp_max(tokens)) if window else (
-        torch.full_like(order, tokens))
-    spans = torch.stack([first, last, first_query, last_query], 2) + begin[..., None]
+    none, all_tokens = torch.zeros_like(order), torch.full_like(order, tokens)
+    is_seen_key = place < count
+    ends = [in_front[:, (place - before).clamp_min(0)] if before >= 0 else none,
+            in_front[:, (place + behind + 1).clamp_max(tokens)] if behind >= 0 else count + none]
+    ends += [torch.where(is_seen_key, query, all_tokens) for query in (
+        (order - behind).clamp_min(0) if behind >= 0 else none,
+        (order + before + 1).clamp_max(tokens) if before >= 0 else all_tokens)]
+    spans = torch.stack(ends, 2) + begin[..., None]
     return (torch.stack([order + begin, inverse + begin]).flatten(1),
             spans.flatten(0, 1).to(torch.int32))
 
 
 @_spans.register_fake
-def _(is_seen: torch.Tensor, causal: bool, window: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _(is_seen: torch.Tensor, before: int, behind: int) -> tuple[torch.Tensor, torch.Tensor]:
     rows = is_seen.shape[0] * is_seen.shape[1]
     return (is_seen.new_empty((2, rows), dtype=torch.int64),
             is_seen.new_empty((rows, 4), dtype=torch.int32))
