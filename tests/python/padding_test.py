@@ -168,7 +168,7 @@ class Calls(unittest.TestCase):
 
     setUp = Models.setUp
 
-    def _check(self, padded, masked, shape=(2, 4, 19, 8), kv_heads=4):
+    def _check(self, padded, masked, shape=(2, 4, 19, 8), kv_heads=4, own=""):
         recorder = Recorder()
         compiled = torch.compile(masked, backend=recorder)
         batch, heads, tokens, size = shape
@@ -182,6 +182,8 @@ class Calls(unittest.TestCase):
                             (expected, *torch.autograd.grad(expected, given, upstream))):
                 torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5, equal_nan=True)
         self.assertEqual({report.padded for report in recorder.reports}, {padded})
+        if own:
+            self.assertIn(f"1 x coda_cpp.{own}", recorder.reports[0].left)
 
     def test_masks(self):
         def attend(q, k, v, mask, **options):
@@ -235,6 +237,20 @@ class Calls(unittest.TestCase):
                 self._check(padded, masked)
         torch._dynamo.reset()
         self._check(1, grouped, kv_heads=2)
+
+    def test_a_window_without_padding(self):
+        """It needs neither documents nor padding, also where PyTorch has attention for both."""
+        def windowed(q, k, v, seen):
+            i, j = torch.arange(q.shape[2])[:, None], torch.arange(q.shape[2])
+            mask = ((j <= i) & (j > i - 5)).expand(len(q), 1, -1, -1)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+
+        with mock.patch.object(recognition, "has_documents", lambda query: True):
+            self._check(0, windowed, own="attention")
+        torch._dynamo.reset()
+        with mock.patch.multiple(recognition, has_documents=lambda query: True,
+                                 is_fastest=lambda query, value: False):
+            self._check(0, windowed, own="document_attention")
 
     def test_what_stays(self):
         def causal(q, k, v, seen, **options):

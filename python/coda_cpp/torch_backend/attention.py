@@ -130,9 +130,10 @@ class Masks:
         self.refused: dict[fx.Node, str] = {}  # FlexAttention that stays, and why
         self._written = mask_proof.written(graph)
         self._prover = mask_proof.Prover(self._written)
-        self._bounds: dict[fx.Node, tuple[fx.Node, ...]] = {}
+        self._bounds: dict[tuple[fx.Node, bool], tuple[fx.Node, ...]] = {}
         self._copies: dict[fx.Node, fx.Node] = {}
-        self.given: list[fx.Node] = []  # masks that are inputs and whose bounds became inputs
+        # Masks that are inputs and whose bounds became inputs, and whether as padding's.
+        self.given: list[tuple[fx.Node, bool]] = []
 
     def is_full(self, node: fx.Node) -> bool:
         """Whether the mask is True, or 0.0, everywhere."""
@@ -156,17 +157,18 @@ class Masks:
             return node.meta.get(PADDED)
         return mask_proof.padded(self._prover, node)
 
-    def bounds(self, mask: fx.Node) -> tuple[fx.Node, ...]:
+    def bounds(self, mask: fx.Node, is_padding: bool = False) -> tuple[fx.Node, ...]:
         """The results of documents.BOUNDS for a mask of packed documents, or those of padding.SPANS
         for a mask of padding. If the mask is an input of the graph, they become inputs too, behind
         all others."""
-        if mask not in self._bounds:
-            padded = self.padded(mask)
+        key = mask, is_padding
+        if key not in self._bounds:
             if mask.op == "placeholder":
-                self._bounds[mask] = self._new_inputs(mask, padded)
+                self._bounds[key] = self._new_inputs(mask, is_padding)
             else:
-                self._bounds[mask] = _spans_of(mask, padded) if padded else _bounds_of(mask)
-        return self._bounds[mask]
+                self._bounds[key] = (
+                    _spans_of(mask, self.padded(mask)) if is_padding else _bounds_of(mask))
+        return self._bounds[key]
 
     def _dense(self, mask: fx.Node, reader: fx.Node) -> fx.Node:
         """The mask with its last dimension dense in memory: itself, or a copy in front of the first
@@ -186,22 +188,23 @@ class Masks:
             self._copies[mask] = made
         return self._copies[mask]
 
-    def _new_inputs(self, mask: fx.Node, padded: mask_proof.Padded | None) -> tuple[fx.Node, ...]:
+    def _new_inputs(self, mask: fx.Node, is_padding: bool) -> tuple[fx.Node, ...]:
         *_, last = self._graph.find_nodes(op="placeholder")
         rows = _rows(mask.meta["val"].shape)
-        if padded:
-            values = padding.SPANS(mask.meta["val"].new_empty(rows), *_distances(padded))
+        if is_padding:
+            values = padding.SPANS(
+                mask.meta["val"].new_empty(rows), *_distances(self.padded(mask)))
         else:
             values = documents.BOUNDS(
                 mask.meta["val"].new_empty(math.prod(rows), dtype=torch.bool))
         made = []
-        for name, value in zip(("order", "spans") if padded else ("bounds", "spans", "sizes"),
+        for name, value in zip(("order", "spans") if is_padding else ("bounds", "spans", "sizes"),
                                values):
             with self._graph.inserting_after(last):
                 last = self._graph.placeholder(name)
             last.meta["val"] = value
             made.append(last)
-        self.given.append(mask)
+        self.given.append((mask, is_padding))
         return tuple(made)
 
     def tell(self) -> Told:
@@ -231,11 +234,17 @@ class Masks:
             elif is_whole and self.is_causal(mask):
                 told.causal += 1
                 told.own += self._call_without_mask(node, arguments | {"is_causal": True})
-            elif is_whole and _may_pack(arguments) and (found := self.packed(mask)) is not None:
+            elif is_whole and (found := self.packed(mask)) is not None and (
+                    not found.has_documents and self._is_own_behind(arguments)):
+                _narrow(arguments)
+                _put_own(node, arguments, True, found.window + 1, 0.0, _scale(arguments))
+                told.packed += 1
+            elif is_whole and found is not None and _may_pack(arguments):
                 _narrow(arguments)
                 _pack(node, arguments, self.bounds(mask), found.window)
                 told.packed += 1
-            elif is_whole and self.padded(mask) and self._may_drop_padding(arguments):
+            elif is_whole and self.padded(mask) and self._is_own_behind(arguments) and same(
+                    *(of.meta["val"].shape[0] for of in (arguments["query"], mask))):
                 self._drop_padding(node, arguments, mask)
                 told.padded += 1
             elif (dense := self._dense(mask, node)) is not mask:
@@ -279,18 +288,17 @@ class Masks:
             or 4 * math.prod(map(hint, query.shape)) * hint(key.shape[2]) < least
             or not (cuda.flash_sdp_enabled() and cuda.cudnn_sdp_enabled()))
 
-    def _may_drop_padding(self, arguments: dict[str, Any]) -> bool:
+    def _is_own_behind(self, arguments: dict[str, Any]) -> bool:
+        """Whether coda_cpp::attention is faster than PyTorch's kernels that read the mask."""
         narrow = dict(arguments)
         _narrow(narrow)
-        return (self._is_own(narrow, _MUCH_MASKED_WORK) and not arguments.get("is_causal")
-                and same(arguments["query"].meta["val"].shape[0],
-                         arguments["attn_mask"].meta["val"].shape[0]))
+        return self._is_own(narrow, _MUCH_MASKED_WORK) and not arguments.get("is_causal")
 
     def _drop_padding(self, node: fx.Node, arguments: dict[str, Any], mask: fx.Node) -> None:
         _narrow(arguments)
         turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
                   for name in ("query", "key", "value")]
-        made = insert(node, padding.ATTENTION, *turned, *self.bounds(mask),
+        made = insert(node, padding.ATTENTION, *turned, *self.bounds(mask, True),
                       self.padded(mask).behind == 0, 0.0, _scale(arguments))
         replace(node, insert(node, _aten.transpose.int, insert(
             node, operator.getitem, made, 0), 1, 2))

@@ -175,11 +175,13 @@ def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Repo
 
 def _pass_bounds(normal: Normal, block: fx.GraphModule, operands: Sequence[Any], call: fx.Node
                  ) -> None:
-    """Passes the bounds of packed documents to a block that reads them instead of a mask."""
+    """Passes the bounds of packed documents, or the spans of padding, to a block that reads them
+    instead of a mask."""
     inputs = dict(zip(block.graph.find_nodes(op="placeholder"), operands))
     masks = block.meta[_MASKS]
-    bounds = [one for mask in masks for one in normal.masks.bounds(inputs[mask])]
-    for mask in masks:
+    bounds = [one for mask, is_padding in masks
+              for one in normal.masks.bounds(inputs[mask], is_padding)]
+    for mask in dict(masks):
         if not mask.users:
             block.graph.erase_node(mask)
             del inputs[mask]

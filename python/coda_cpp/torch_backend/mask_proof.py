@@ -5,9 +5,9 @@ An integer tensor is described as an affine function of its coordinates (Affine)
 another tensor (Element), a boolean tensor as the set of coordinates where it is True (Where), and a
 floating-point tensor of zeros and minus infinities as the set where it is 0. The least finite
 number of a type counts as minus infinity: scores that it is added to get the weight 0, unless all
-scores of a row are hidden, which no proven mask does. A rule for each operation describes its
-result, or raises Unproven. Nothing is known about the values of an integer or boolean tensor
-without a description, but equal elements of it are equal.
+scores of a row are hidden, which no mask of numbers does that is proven. A rule for each operation
+describes its result, or raises Unproven. Nothing is known about the values of an integer or boolean
+tensor without a description, but equal elements of it are equal.
 
 The rules are sound because:
 - A dimension of size 1 has only the coordinate 0, so it has no factor, also after broadcasting.
