@@ -137,11 +137,12 @@ class Runners:
         earlier run is taken, if possible of the same stream. Raises Error if there is none."""
         if key not in self._recorded:
             earlier = [key, *(known for known in self._kept if known[:2] == key[:2])]
-            found = next((self._kept.pop(known) for known in earlier if known in self._kept), None)
+            found = next((known for known in earlier if known in self._kept), None)
             if found is None:
                 raise Error("a CUDA graph records this call, but no call with tensors of these "
                             "sizes has run before; run the same calls once before the recording")
-            self._recorded[key] = found
+            self._in_background.pop(found, None)
+            self._recorded[key] = self._kept.pop(found)
         return self._recorded[key]
 
     def _is_outdated(self, key: Any) -> bool:

@@ -628,6 +628,19 @@ TEST_F(GpuBackendTest, LaunchesPassOnScratchTensors) {
   EXPECT_EQ(arguments_of(fake_->launches[2]).pointers[0], passed_on);
   EXPECT_EQ(map_of(fake_->launches[0], 0).address, passed_on + 100 * 64 * 4);
 
+  // Two pieces of scratch memory in turns: descriptors are made once for each.
+  const DeviceTensor pieces[] = {{DType::u8, 200, 256, stream}, {DType::u8, 200, 256, stream}};
+  const auto encoded = [&] { return fake_->calls["cuTensorMapEncodeTiled"]; };
+  const int before = encoded();
+  for (int run = 0; run < 6; ++run) {
+    const BackendMemory lent(BackendMemory(), static_cast<std::byte*>(pieces[run % 2].view().data));
+    kernel->use_scratch(lent, kernel->scratch_bytes());
+    kernel->run(std::vector<TensorView>{x.view(), y.view()});
+    EXPECT_EQ(arguments_of(fake_->launches.back()).pointers[1],
+              reinterpret_cast<uint64_t>(lent.get()));
+  }
+  EXPECT_EQ(encoded() - before, 2 * before);
+
   const Plan plan = two_step_plan();
   Session session(plan, *backend, sizes, {.poison = true});
   EXPECT_EQ(session.scratch_bytes(), 3 * static_cast<int64_t>(kernel->scratch_bytes()));

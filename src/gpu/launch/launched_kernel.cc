@@ -111,7 +111,7 @@ const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> 
   invariant(tensors.size() == tensors_.size(), "a kernel is run with as many tensors as it has");
   for (size_t i = 0; i < bindings_.size(); ++i) {
     const size_t at = (last_ + i) % bindings_.size();
-    if (!same_places(bindings_[at]->places, tensors)) continue;
+    if (!is_of(*bindings_[at], tensors)) continue;
     last_ = at;
     return *bindings_[at];
   }
@@ -181,12 +181,15 @@ size_t LaunchedKernel::scratch_bytes() const {
   return bytes;
 }
 
-// Drops bindings that point into the old memory.
+// Bindings stay: calls of equal layers are lent memory at a few addresses in turns.
 void LaunchedKernel::use_scratch(const BackendMemory& memory, size_t bytes) {
-  std::erase_if(bindings_, [](const auto& other) { return other->variant->shared_bytes != 0; });
-  last_ = 0;
   shared_ = memory;
   shared_bytes_ = bytes;
+}
+
+bool LaunchedKernel::is_of(const Binding& binding, std::span<const TensorView> tensors) const {
+  return (binding.shared == nullptr || binding.shared == shared_.get()) &&
+         same_places(binding.places, tensors);
 }
 
 void LaunchedKernel::place_shared(Binding& binding) {
@@ -198,6 +201,7 @@ void LaunchedKernel::place_shared(Binding& binding) {
         "what the kernels of program '" + name_ + "' pass on", Allocation::plain);
     use_scratch({memory, memory->data()}, bytes);
   }
+  binding.shared = shared_.get();
   const std::vector<ScratchTensor>& tensors = binding.variant->launches.front().scratch;
   const std::vector<size_t> offsets = offsets_of(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -71,10 +71,11 @@ class LaunchedKernel : public Kernel {
     int64_t row_stride = 0;
     size_t offset = 0;
   };
-  // The arguments for one set of tensor addresses.
+  // The arguments for one set of addresses of the tensors and of the scratch between launches.
   struct Binding {
     std::vector<TensorView> places;  // the tensors, then the scratch between launches
     const Variant* variant = nullptr;
+    const std::byte* shared = nullptr;  // the scratch between launches; null: it has none
     std::vector<Staged> staged;
     std::vector<std::vector<ArgumentBlock>> arguments;  // of each launch
   };
@@ -82,6 +83,7 @@ class LaunchedKernel : public Kernel {
   const Binding& bind(std::span<const TensorView> tensors);
   const Variant& variant_for(std::span<const int64_t> row_strides);
   void make_tile_counter();
+  bool is_of(const Binding& binding, std::span<const TensorView> tensors) const;
   void place_shared(Binding& binding);
   void stage(Binding& binding);
   void pack(Binding& binding) const;
