@@ -186,6 +186,7 @@ __device__ __forceinline__ void backward_queries(const AttentionBackward& in, u6
     }
     add_product<kHead.element>(sums, rounded<kHead.element>(gradients), block_keys);
   }
+  sm80::wait_for_copies<0>();  // of the first block, if no key is seen
   store_rows<kHead.element>(TokenRows<kHead.dim>(dq, sequence, sizes.sequence, head), first_query,
                             0, sums, [&](u32) { return sizes.scale; });
 }

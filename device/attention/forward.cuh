@@ -78,6 +78,7 @@ __device__ __forceinline__ void forward(const AttentionSizes& sizes, const HeadR
     softmax.exponentiate(scores);
     add_product<kHead.element>(output, rounded<kHead.element>(scores), shared_values);
   }
+  sm80::wait_for_copies<0>();  // of the first block, if no key is seen
 
   float inverse[kTiles.warp_rows / 8], log_sums[kTiles.warp_rows / 8];
   softmax.template finish<kHead.sinks>(inverse, log_sums, form.unit, sink_of<kHead>(sizes, head));

@@ -238,7 +238,8 @@ extern "C" void host_begin(HostThreads* threads) {
   begin_cluster(threads);
 )" << (is_product ? "  begin_shared_memory();\n" : "")
                                 << "}\nextern \"C\" void host_end() {\n"
-                                << (is_product ? "  store_wait_read<0>();\n" : "") << "}\n";
+                                << (is_product ? "  store_wait_read<0>();\n" : "")
+                                << "  if (host_block_end != nullptr) host_block_end();\n}\n";
     const std::string command = std::string(CODA_HOST_KERNEL_COMPILER) + " -shared -include " +
                                 (is_product ? "product_kernel.cuh " : "plain_kernel.cuh ") + stem +
                                 ".cc -o " + stem + ".so 2> " + stem + ".log";

@@ -13,6 +13,7 @@
 namespace coda::device {
 
 inline HostThreads* host_threads = nullptr;
+inline void (*host_block_end)() = nullptr;  // checks a block that has ended
 
 inline u32 thread_index() { return host_threads->thread; }
 inline u32 thread_index_anew() { return thread_index(); }

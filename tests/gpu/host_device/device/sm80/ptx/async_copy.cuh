@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // device/sm80/ptx/async_copy.cuh on a CPU. The copies of a thread arrive only when this thread
-// waits for them, so a kernel that does not wait reads NaN.
+// waits for them, so a kernel that does not wait reads NaN. No block may end before its copies.
 #pragma once
 
 #include <cstring>
@@ -17,12 +17,22 @@ struct HostCopy {
 };
 // The groups of copies of one thread that have not arrived. The last group is not yet committed.
 using HostCopies = std::vector<std::vector<HostCopy>>;
+inline HostCopies host_copies_of[kMostHostThreads];  // by thread
 inline HostCopies& host_copies() {
-  static HostCopies of_thread[kMostHostThreads];
-  HostCopies& own = of_thread[thread_index()];
+  HostCopies& own = host_copies_of[thread_index()];
   if (own.empty()) own.emplace_back();
   return own;
 }
+inline const bool are_copies_checked = [] {
+  host_block_end = [] {
+    for (HostCopies& groups : host_copies_of) {
+      for (const std::vector<HostCopy>& group : groups)
+        if (!group.empty()) std::abort();
+      groups.clear();
+    }
+  };
+  return true;
+}();
 
 inline void copy_async(SharedAddress to, u64 from, u32 bytes) {
   if (to.byte % 16 != 0 || from % 16 != 0 || bytes > 16) std::abort();
