@@ -103,7 +103,7 @@ class Models(unittest.TestCase):
 
     def _check(self, model, lengths, calls, **settings):
         """Loss, logits and gradients are eager mode's for all patterns, also of tokens that are
-        padding. `calls`: of attention without the hidden keys, for each graph."""
+        padding. `calls`: of attention without the hidden keys, in a graph that has some."""
         recorder = Recorder()
         compiled = torch.compile(model, backend=recorder, **settings)
         for tokens in lengths:
@@ -119,7 +119,8 @@ class Models(unittest.TestCase):
                     with torch.no_grad():
                         torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits,
                                                    rtol=1e-4, atol=1e-4)
-        self.assertEqual({report.padded for report in recorder.reports}, {calls})
+        # PyTorch 2.11 makes a graph of its own of what follows checkpointed blocks.
+        self.assertEqual({report.padded for report in recorder.reports} - {0}, {calls})
 
     def test_a_decoder(self):
         self._check(llama(num_hidden_layers=2), (24,), 2)
