@@ -355,6 +355,16 @@ def finetuning() -> str:
                   "memory ratio, coda-cpp to Inductor"], rows)
 
 
+MODELS_IN_STEPS = {  # of bench/peers/hugging_face_torch.py
+    "qwen3 lora": "Qwen3, LoRA", "qwen3 padded": "Qwen3, padded batches",
+    "qwen3 varying": "Qwen3, lengths that vary", "gemma2": "Gemma 2", "gpt2": "GPT-2",
+    "llama flex": "LLaMA, FlexAttention", "llama 1 x 512": "LLaMA, 1 x 512 tokens",
+    "bert mlm": "BERT, masked language model", "bert classes": "BERT, classification",
+    "t5-base": "T5-base", "bart-base": "BART-base", "whisper-small": "Whisper-small",
+    "clip-b32": "CLIP-B/32", "vit-b": "ViT-B", "siglip-b": "SigLIP-B", "dinov2-b": "DINOv2-B",
+    "opt-350m": "OPT-350M"}
+
+
 def hugging_face() -> str:
     """Steps of Hugging Face's models with default settings, the last run of each. Runs whose times
     include other work than the step are in the raw results only."""
@@ -364,7 +374,8 @@ def hugging_face() -> str:
         if "not_counted" in run:
             continue
         both = run["inductor"], run["coda"]
-        name = run["case"] + (", CUDA graphs" if "mode" in run else "")
+        name = MODELS_IN_STEPS.get(run["case"], run["case"])
+        name += ", CUDA graphs" if "mode" in run else ""
         rows[name, run["transformers"]] = [
             name, run["transformers"], *(f"{side['ms']:.1f} ms" for side in both),
             figure(run["gain"]), figure(both[0]["gpu_ms"] / both[1]["gpu_ms"]),

@@ -39,11 +39,12 @@ Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, b
 // times `scale`. With a soft-cap (Gemma 2) it is then soft_cap * tanh(score / soft_cap). With
 // `documents`, i32 [M, 2], token i attends only to the tokens documents[i, 0] to
 // documents[i, 1] - 1 of its sequence, those of its document. Both columns ascend within a
-// sequence. The result of a token that attends to nothing is 0. With four columns, the last two
-// are the tokens that attend to token i: documents[i, 2] to documents[i, 3] - 1. They are needed if
-// keys are in another order than queries, for example those of padding behind all others. `sinks`
-// (gpt-oss), fp32 [1, heads]: a logit of each head whose exponential is added only to the
-// denominator of softmax, so the weights of the values sum to less than 1.
+// sequence. The result of a token that attends to nothing is 0. If `documents` is i32 [M, 4], its
+// first two columns hold for the query of token i, and documents[i, 2] to documents[i, 3] - 1 are
+// the tokens whose queries attend to key i. A caller that has moved the keys of padding behind all
+// other keys needs this, because key i is not of token i then. `sinks` (gpt-oss), fp32 [1, heads]:
+// a logit of each head whose exponential is added only to the denominator of softmax, so the
+// weights of the values sum to less than 1.
 struct AttentionOptions {
   int64_t heads = 1;
   int64_t kv_heads = 1;  // a divisor of heads

@@ -154,8 +154,8 @@ def forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     [batch, tokens, heads]. spans, int32 [batch * tokens, 2]: for each token of the batch the first
     token of its document and the one behind the last; both ascend. With 4 columns the first two are
     the keys that a query sees, and the last two the queries that see a key. Window and softcap: 0
-    for none.
-    sinks, float32 [heads]: logits whose exponentials are only in the denominator of softmax.
+    for none. sinks, float32 [heads]: logits whose exponentials are only in the denominator of
+    softmax.
     """
     made = query.new_empty((*query.shape[:3], value.shape[3]))
     sums = query.new_empty(query.shape[:3], dtype=torch.float32)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which differences between two results are rounding errors. Rounding errors change if the
 // inputs change slightly; the effect of a bug does not. So a difference is a rounding error if one
-// of four random perturbations of the inputs changes it by more than 25 %. Some rounding errors do
-// not change: that of a small number has only a few possible values. Therefore a difference is also
-// a rounding error if it is at most four times the largest one found so in the same array.
+// of four random perturbations of the inputs changes it by more than 25 %. The rounding error of a
+// small number has only a few possible values, so it may stay the same. Therefore a difference is
+// also a rounding error if it is at most four times the largest one that the perturbations showed
+// in the same array.
 #include "measure/rounding_differences.h"
 
 #include <algorithm>

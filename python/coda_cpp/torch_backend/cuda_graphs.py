@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells Inductor which inputs of a graph keep their addresses: parameters and buffers.
 
-A CUDA graph reads its inputs at the addresses where they were when it was recorded. Inductor copies
-every input there before each step, except those that Dynamo has marked in its graph. AOTAutograd
-reads these marks only from a module with all the attributes that Dynamo's own modules have.
+A CUDA graph reads its inputs at the addresses that they had when it was recorded. Before each step
+Inductor therefore copies every input to its address, except those that Dynamo has marked in its
+graph. AOTAutograd reads the marks only from a module that has all attributes of Dynamo's modules.
 
 A buffer that is written is not marked if results depend on its value: PyTorch (2.11 to 2.15) would
 compute their gradients from its new value. Inductor then does not record the graph.
