@@ -84,7 +84,8 @@ AttentionShape attention_shape(const OperationSettings& settings, const Dim& row
           std::to_string(shape.heads) + " heads are no multiple of " +
               std::to_string(shape.kv_heads) + " key-value heads");
   require(shape.soft_cap >= 0, "soft_cap must be positive, or 0 for none");
-  require(shape.has_documents || !shape.has_key_spans, "key_spans are columns of documents");
+  require(shape.has_documents || !shape.has_key_spans,
+          "key_spans=1 says that 'documents' has four columns, but the call has no documents");
   require(shape.window == 0 || shape.causal,
           "a window is of what lies before a token, so it needs causal attention");
   const Dim& sequence = settings.sizes.at("sequence");

@@ -98,7 +98,8 @@ TEST_F(Operations, AttentionSaysWhatDoesNotFit) {
 // A call has the operand if the attribute of its name says so.
 TEST_F(Operations, OptionalOperandsAreCounted) {
   const Value q = g.input("q", {"M", 64}), spans = g.input("spans", {"M", 2}, DType::i32);
-  const auto call = [&](const std::vector<Value>& operands, double documents) {
+  const auto call = [&](const std::vector<Value>& operands, double documents,
+                        double key_spans = 0) {
     return message_of([&] {
       opaque_call("attention", operands,
                   {{"heads", 4},
@@ -106,13 +107,16 @@ TEST_F(Operations, OptionalOperandsAreCounted) {
                    {"head_dim", 16},
                    {"scale", 1},
                    {"causal", 1},
-                   {"documents", documents}},
+                   {"documents", documents},
+                   {"key_spans", key_spans}},
                   sequence);
     });
   };
   EXPECT_EQ(call({q, q, q, spans}, 1), "accepted");
   EXPECT_THAT(call({q, q, q, spans}, 0), HasSubstr("takes 3 operands, not 4"));
   EXPECT_THAT(call({q, q, q}, 1), HasSubstr("takes 4 operands, not 3"));
+  EXPECT_THAT(call({q, q, q}, 0, 1), HasSubstr("but the call has no documents"));
+  EXPECT_THAT(call({q, q, q, spans}, 1, 1), HasSubstr("documents must be [M, 4], not [M, 2]"));
   EXPECT_THAT(call({q, q, q, spans}, 2), HasSubstr("must be 1 if the operand is given, or 0"));
 }
 
