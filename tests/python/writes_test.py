@@ -268,6 +268,28 @@ class Written(unittest.TestCase):
         self.assertEqual({layer.reason for layer in recorder.reports[0].layers}, {
             "a tensor that needs a gradient is written through Tensor.data"})
 
+    def test_an_optimizers_step(self):
+        """Its graph contains parameters and the optimizer's state, which no compilation writes."""
+        makers = {"SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+                  "AdamW": lambda p: torch.optim.AdamW(p, lr=0.1)}
+        gradients = [[torch.randn(5), torch.randn(3, 4)] for _ in range(3)]
+        for name, make in makers.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                start, made = [torch.randn(5), torch.randn(3, 4)], []
+                for is_compiled in (True, False):
+                    trained = [nn.Parameter(p.clone()) for p in start]
+                    optimizer = make(trained)
+                    step = torch.compile(
+                        optimizer.step, backend=Recorder()) if is_compiled else optimizer.step
+                    for step_gradients in gradients:
+                        for p, gradient in zip(trained, step_gradients):
+                            p.grad = gradient.clone()
+                        step()
+                    made.append([p.detach() for p in trained] + [
+                        state for of in optimizer.state.values() for state in of.values()])
+                torch.testing.assert_close(*made)
+
     def test_gradients_that_are_asked_for_within_none(self):
         def function(x, w):
             y = functional.silu(functional.linear(x, w))

@@ -35,6 +35,11 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
           kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
     """The traced module. `stand_ins` are the inputs, as fake tensors of the active mode. `kinds`:
     the calls traced for similar graphs; None if there are no similar graphs."""
+    # Operations on a real tensor would be executed, and their writes would remain.
+    if any(isinstance(operator.attrgetter(node.target)(module), torch.Tensor)
+           for node in module.graph.find_nodes(op="get_attr")):
+        raise NotUnderstood("the graph contains a tensor that is none of its inputs, as the graph "
+                            "of an optimizer's step does")
     nodes = module.graph.nodes
     modes = {id(value.fake_mode) for value in map(_tensor, nodes) if value is not None}
     if len(modes) == 1 and all(map(_is_plain, nodes)):
