@@ -74,6 +74,10 @@ class Session {
   // wrong type or size. The memory of a view must outlive its last run.
   void bind(std::string_view name, const TensorView& view);
   void bind(std::string_view name, const Tensor& tensor);  // the session keeps the tensor alive
+  // For callers that bind before each run: bind(slot(name), view) is bind(name, view) without the
+  // search for the name.
+  int slot(std::string_view name) const;
+  void bind(int slot, const TensorView& view);
   // Binds a set of tensors. Throws Error naming all that the plan does not have, all that do not
   // fit, and all that would still be missing; then nothing is bound.
   void bind(const TensorMap& tensors);

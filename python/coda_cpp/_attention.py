@@ -19,6 +19,7 @@ import torch
 
 from coda_cpp import _core, _precompile, _tensors
 from coda_cpp import builders as b
+from coda_cpp._registration import differentiate, register
 from coda_cpp.session import Runners, gpu_of
 
 _HOPPERS_SIZES = (64, 96, 128)  # of heads with a backward of Hopper's instructions
@@ -180,20 +181,14 @@ def backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: 
     return *made, of_sinks if query.numel() else of_sinks.zero_()
 
 
-# torch.library reads the types of their arguments. Other operators call the functions themselves.
-_attention = torch.library.custom_op("coda_cpp::attention", forward, mutates_args=())
-_backward = torch.library.custom_op("coda_cpp::attention_backward", backward, mutates_args=())
-
-
 def _made_by_backward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                       sinks: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
     return (*(x.new_empty(x.shape) for x in (query, key, value)),
             query.new_empty(0 if sinks is None else query.shape[2], dtype=torch.float32))
 
 
-@_attention.register_fake
-def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, spans: torch.Tensor | None,
-      *settings: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _fake(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, spans: torch.Tensor | None,
+          *settings: Any) -> tuple[torch.Tensor, torch.Tensor]:
     if query.is_cuda:
         for plan in _of(query, key, value, spans, *settings).plans:
             _precompile.start(plan, _sizes(query, spans), gpu_of(query.device))
@@ -201,26 +196,26 @@ def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, spans: torch.
             query.new_empty(query.shape[:3], dtype=torch.float32))
 
 
-@_backward.register_fake
-def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-      result: torch.Tensor, sums: torch.Tensor, spans: torch.Tensor | None, causal: bool,
-      window: int, softcap: float, scale: float, sinks: torch.Tensor | None = None
-      ) -> tuple[torch.Tensor, ...]:
+def _fake_backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                   result: torch.Tensor, sums: torch.Tensor, spans: torch.Tensor | None,
+                   causal: bool, window: int, softcap: float, scale: float,
+                   sinks: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
     return _made_by_backward(query, key, value, sinks)
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
     *tensors, spans, ctx.causal, ctx.window, ctx.softcap, ctx.scale, sinks = inputs
+    ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*tensors, *output, spans, sinks)
 
 
 def _gradients(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple:
     *tensors, sinks = ctx.saved_tensors
-    *made, of_sinks = _backward(grad, *tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale,
-                                sinks)
+    *made, of_sinks = BACKWARD(grad, *tensors, ctx.causal, ctx.window, ctx.softcap, ctx.scale,
+                               sinks)
     return (*made, None, None, None, None, None, None if sinks is None else of_sinks)
 
 
-_attention.register_autograd(_gradients, setup_context=_save)
-ATTENTION = torch.ops.coda_cpp.attention.default
-BACKWARD = torch.ops.coda_cpp.attention_backward.default
+ATTENTION = register("attention", forward, _fake)
+BACKWARD = register("attention_backward", backward, _fake_backward)
+differentiate(ATTENTION, forward, _save, _gradients)

@@ -23,10 +23,10 @@ from coda_cpp import _core, _precompile, _tensors
 from coda_cpp._calls import (
     TORCH_DTYPES, Backward, Bounded, Forward, facts, gradient_names, gradient_shapes, result_shapes)
 from coda_cpp._core import Error
+from coda_cpp._registration import LIBRARY, below, is_plain, needs_gradients, register
 from coda_cpp.function import EIGHT_BITS, ONLY_LOSSES, Function, Input, Output
 from coda_cpp.session import gpu_of
 
-_LIBRARY = torch.library.Library("coda_cpp", "DEF")
 DECLARED: dict[Any, Operator] = {}  # by the call target in a graph
 _CHECKING = False
 
@@ -218,23 +218,9 @@ class Operator:
         return self.forward(given, ";".join(spec), list(numbers.values()), needs)
 
 
-_BELOW = torch._C._after_autograd_keyset
-# Dispatch keys of plain tensors: no PyTorch mode and no subclass of Tensor intercepts the call.
-_PLAIN = {torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
-          for name in ("CPU", "CUDA")}
-
-
-def is_plain(keyset: Any) -> bool:
-    """Whether the call's dispatch keys are those of plain tensors."""
-    return (keyset & _BELOW).raw_repr() in _PLAIN
-
-
-def _differentiated(operator: Operator, known: Callable[..., Forward],
-                    below: Callable[..., list[torch.Tensor]]) -> type[torch.autograd.Function]:
-    """The operator with its derived backward. `known` is the call for plain tensors, `below` the
-    implementation below autograd for other tensors. torch.library.register_autograd would do the
-    same, but it flattens the arguments at every call and uses the dispatcher again, which takes 100
-    us more.
+def _differentiated(operator: Operator, known: Callable[..., Forward]
+                    ) -> type[torch.autograd.Function]:
+    """The operator with its derived backward. `known` is the call for plain tensors.
 
     With ONLY_LOSSES, the inputs are saved too. If a result that is not a number has an upstream
     gradient nevertheless, the backward recomputes the forward, and later forwards expect it."""
@@ -248,7 +234,7 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
             call = known(tensors, spec, numbers, needs)
             function, ctx.key, made = call.function, call.key, call.run(tensors)
         else:
-            made = below(keyset, tensors, spec, numbers, needs)
+            made = below(operator.forward, keyset, list(tensors), spec, numbers, needs)
             ctx.key = operator.key(tensors, spec, numbers)
             function = operator.function(ctx.key)
         ctx.needs, ctx.function = needs, function
@@ -360,33 +346,24 @@ def declare(operator: Operator) -> Operator:
         return [tensors[0].new_empty(made[name][0], dtype=made[name][1])
                 for name in gradient_names(function, needs)]
 
-    def below(keyset: Any, tensors: Sequence[torch.Tensor], spec: str, numbers: list[float],
-              needs: int) -> list[torch.Tensor]:
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator.forward.redispatch(keyset & _BELOW, list(tensors), spec, numbers, needs)
-
-    differentiated = _differentiated(operator, known, below)
+    differentiated = _differentiated(operator, known)
 
     def autograd(keyset: Any, tensors: list[torch.Tensor], spec: str, numbers: list[float],
                  needs: int) -> list[torch.Tensor]:
-        is_forward = torch.autograd.forward_ad._current_level >= 0  # apply() then raises
-        if is_forward or torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
+        if needs_gradients(tensors):
             return list(differentiated.apply(keyset, spec, numbers, needs, *tensors))
-        # Calls the functions below autograd directly, without the dispatcher.
-        return (forward if is_plain(keyset) else functools.partial(below, keyset))(
-            tensors, spec, numbers, needs)
+        # Calls the function below autograd directly, without the dispatcher.
+        run = forward if is_plain(keyset) else functools.partial(below, operator.forward, keyset)
+        return run(tensors, spec, numbers, needs)
 
-    name, tags = operator.name, (torch.Tag.pt2_compliant_tag,)
-    for schema in (f"{name}(Tensor[] tensors, str spec, float[] numbers, int needs) -> Tensor[]",
-                   f"{name}_backward(Tensor[] tensors, str key, int needs) -> Tensor[]"):
-        _LIBRARY.define(schema, tags=tags)
+    name = operator.name
+    register(name, forward, fake,
+             "(Tensor[] tensors, str spec, float[] numbers, int needs) -> Tensor[]")
+    register(f"{name}_backward", backward, fake_backward,
+             "(Tensor[] tensors, str key, int needs) -> Tensor[]")
     for device in ("CPU", "CUDA"):
-        _LIBRARY.impl(name, forward, device)
-        _LIBRARY.impl(f"{name}_backward", backward, device)
-        _LIBRARY.impl(name, functools.partial(_autocast, operator, device), f"Autocast{device}")
-    torch.library.register_fake(f"coda_cpp::{name}", fake, lib=_LIBRARY)
-    torch.library.register_fake(f"coda_cpp::{name}_backward", fake_backward, lib=_LIBRARY)
-    _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
+        LIBRARY.impl(name, functools.partial(_autocast, operator, device), f"Autocast{device}")
+    LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
     DECLARED[operator.forward] = operator
     return operator
 

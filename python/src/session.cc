@@ -5,6 +5,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "bindings.h"
 #include "coda/backend.h"
@@ -18,6 +19,14 @@ namespace {
 struct PythonBackend {
   std::unique_ptr<Backend> backend;
   std::mutex mutex;
+  std::optional<uintptr_t> stream = std::nullopt;  // the handle of the one in use
+
+  // To make a Stream, the driver is asked for its context, so it is made for another handle only.
+  void use_stream(uintptr_t handle) {
+    if (backend->is_on_host() || stream == handle) return;
+    backend->use_stream(Stream::of(reinterpret_cast<void*>(handle)));  // NOLINT: Python's
+    stream = handle;
+  }
 };
 
 std::shared_ptr<PythonBackend> open_backend(const std::string& name, int device,
@@ -34,7 +43,7 @@ class PlanRunner {
  public:
   PlanRunner(const Plan& plan, const std::shared_ptr<PythonBackend>& backend,
              const PythonSizes& sizes, const std::vector<std::string>& order, bool is_lent)
-      : backend_(backend), order_(order), bound_(order.size()) {
+      : backend_(backend), bound_(order.size()) {
     require(plan.backward.empty(),
             "a plan with a backward is run as two: take the parts of Plan.split()");
     const DimValues values = sizes_of(sizes);
@@ -48,6 +57,7 @@ class PlanRunner {
     session_ = std::make_unique<Session>(plan, *backend_->backend, values,
                                          SessionOptions{.own_memory_is_lent = is_lent});
     lent_bytes_ = is_lent ? session_->lent_bytes() : 0;
+    for (const std::string& name : order) slots_.push_back(session_->slot(name));
   }
   PlanRunner(const PlanRunner&) = delete;
   PlanRunner& operator=(const PlanRunner&) = delete;
@@ -61,23 +71,22 @@ class PlanRunner {
   // empty: all tensors are dense.
   void run(const std::vector<uintptr_t>& addresses, uintptr_t stream, uintptr_t lent,
            const std::vector<int64_t>& strides) {
-    require(addresses.size() == order_.size(), "a plan of " + std::to_string(order_.size()) +
-                                                   " tensors was given " +
-                                                   std::to_string(addresses.size()));
-    require(strides.empty() || strides.size() == order_.size(),
+    if (addresses.size() != slots_.size()) {
+      throw Error("a plan of " + std::to_string(slots_.size()) + " tensors was given " +
+                  std::to_string(addresses.size()));
+    }
+    require(strides.empty() || strides.size() == slots_.size(),
             "give a stride of rows for each tensor, or none");
     const nb::gil_scoped_release released;
     const std::lock_guard lock(backend_->mutex);
-    if (!backend_->backend->is_on_host())
-      backend_->backend->use_stream(
-          Stream::of(reinterpret_cast<void*>(stream)));  // NOLINT: an address of Python's
-    for (size_t i = 0; i < order_.size(); ++i) {
+    backend_->use_stream(stream);
+    for (size_t i = 0; i < slots_.size(); ++i) {
       TensorView& view = views_[i];
       const int64_t stride = strides.empty() ? view.cols : strides[i];
       if (addresses[i] == bound_[i] && stride == view.row_stride) continue;  // as for most weights
       view.data = reinterpret_cast<void*>(addresses[i]);  // NOLINT: an address of Python's
       view.row_stride = stride;
-      session_->bind(order_[i], view);
+      session_->bind(slots_[i], view);
       bound_[i] = addresses[i];
     }
     if (lent_bytes_ != 0)
@@ -92,7 +101,7 @@ class PlanRunner {
 
  private:
   std::shared_ptr<PythonBackend> backend_;
-  std::vector<std::string> order_;
+  std::vector<int> slots_;  // of the tensors in the order in which they are bound
   std::vector<TensorView> views_;
   std::vector<uintptr_t> bound_;  // 0: nothing
   int64_t lent_bytes_ = 0;

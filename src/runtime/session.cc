@@ -48,6 +48,8 @@ class Session::Impl {
  public:
   Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions options);
 
+  int slot(std::string_view name) const;
+  void bind(int slot, const TensorView& view);
   void bind(std::string_view name, const TensorView& view);
   void bind(std::string_view name, const Tensor& tensor);
   void bind(const TensorMap& tensors);
@@ -59,6 +61,8 @@ class Session::Impl {
   Tensor tensor(std::string_view name) const;
   bool owns(std::string_view name) const;
   bool takes(std::string_view name) const;
+  std::string why_not_bound(std::string_view name) const;
+  std::string why_not_bound(int slot, const TensorView& view) const;
   std::string why_not_bound(std::string_view name, const TensorView& view) const;
   std::string why_elsewhere(std::string_view name, const Tensor& tensor) const;
 
@@ -369,12 +373,13 @@ void Session::Impl::prepare_blocks(const PlanStep& step, Backend& backend,
 
 int Session::Impl::slot_of(std::string_view name) const {
   const auto found = slots_.find(name);
-  require(found != slots_.end(), "the plan has no tensor named '" + std::string(name) + "'");
+  if (found == slots_.end())
+    throw Error("the plan has no tensor named '" + std::string(name) + "'");
   return found->second;
 }
 
 // Why the caller cannot bind this, as the end of a sentence; empty: it can.
-std::string Session::Impl::why_not_bound(std::string_view name, const TensorView& view) const {
+std::string Session::Impl::why_not_bound(std::string_view name) const {
   const auto quoted = [&] { return "'" + std::string(name) + "'"; };
   const auto found = slots_.find(name);
   if (found == slots_.end()) {
@@ -391,8 +396,18 @@ std::string Session::Impl::why_not_bound(std::string_view name, const TensorView
            " is the session's own (SessionOptions::own_results): read it where view() says, and "
            "bind inputs and parameters only";
   }
-  const std::string why = why_unfit(memory.tensor->decl.dtype, memory.shape, view);
-  return why.empty() ? "" : "tensor " + quoted() + " " + why;
+  return "";
+}
+
+std::string Session::Impl::why_not_bound(int slot, const TensorView& view) const {
+  const TensorDecl& decl = memory_[slot].tensor->decl;
+  const std::string why = why_unfit(decl.dtype, memory_[slot].shape, view);
+  return why.empty() ? "" : "tensor '" + decl.name + "' " + why;
+}
+
+std::string Session::Impl::why_not_bound(std::string_view name, const TensorView& view) const {
+  const std::string why = why_not_bound(name);
+  return why.empty() ? why_not_bound(slot_of(name), view) : why;
 }
 
 std::string Session::Impl::why_elsewhere(std::string_view name, const Tensor& tensor) const {
@@ -403,10 +418,18 @@ std::string Session::Impl::why_elsewhere(std::string_view name, const Tensor& te
          "' cannot use it: make it with Tensor(dtype, rows, cols, backend)";
 }
 
-void Session::Impl::bind(std::string_view name, const TensorView& view) {
-  const std::string why = why_not_bound(name, view);
+int Session::Impl::slot(std::string_view name) const {
+  const std::string why = why_not_bound(name);
   require(why.empty(), why);
-  Memory& memory = memory_[slot_of(name)];
+  return slot_of(name);
+}
+
+void Session::Impl::bind(std::string_view name, const TensorView& view) { bind(slot(name), view); }
+
+void Session::Impl::bind(int slot, const TensorView& view) {
+  const std::string why = why_not_bound(slot, view);
+  require(why.empty(), why);
+  Memory& memory = memory_[slot];
   memory.kept = {};
   if (memory.view.data == view.data && memory.view.row_stride == view.row_stride) return;
   memory.view = view;
@@ -476,10 +499,11 @@ TensorView Session::Impl::resolve(int slot) const {
   if (base.data == nullptr) return base;
   base.data = static_cast<std::byte*>(base.data) + column_offset(memory) * size_of(base.dtype);
   if (memory.tensor->transposed) {
-    require(base.rows == 1 || base.row_stride == 1,
-            "tensor '" + memory.tensor->view_of + "' is also read as a row: its " +
-                std::to_string(base.rows) + " elements must not lie " +
-                std::to_string(base.row_stride) + " apart");
+    if (base.rows != 1 && base.row_stride != 1) {
+      throw Error("tensor '" + memory.tensor->view_of + "' is also read as a row: its " +
+                  std::to_string(base.rows) + " elements must not lie " +
+                  std::to_string(base.row_stride) + " apart");
+    }
     base.row_stride = memory.shape.cols;
   }
   base.rows = memory.shape.rows;
@@ -519,14 +543,17 @@ void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep
   if (options_.timing) {
     for (const PreparedStep& step : phase.steps) phase.timings.push_back({step.name, 0});
   }
-  const auto run_timed = [&](size_t i, int64_t block) {
-    const auto start = std::chrono::steady_clock::now();
+  const auto run_observed = [&](size_t i, int64_t block) {
     if (observer_) {
       observer_(phase.steps[i].name, [&] { run_step(phase.steps[i], block); });
     } else {
       run_step(phase.steps[i], block);
     }
-    if (!options_.timing) return;
+  };
+  const auto run_timed = [&](size_t i, int64_t block) {
+    if (!options_.timing) return run_observed(i, block);
+    const auto start = std::chrono::steady_clock::now();
+    run_observed(i, block);
     backend_.synchronize();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     phase.timings[i].seconds += seconds.count();
@@ -642,6 +669,8 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
+int Session::slot(std::string_view name) const { return impl_->slot(name); }
+void Session::bind(int slot, const TensorView& view) { impl_->bind(slot, view); }
 void Session::bind(std::string_view name, const TensorView& view) { impl_->bind(name, view); }
 void Session::bind(std::string_view name, const Tensor& tensor) { impl_->bind(name, tensor); }
 void Session::bind(const TensorMap& tensors) { impl_->bind(tensors); }

@@ -164,6 +164,20 @@ class Operator(unittest.TestCase):
                 torch.library.opcheck(_attention.ATTENTION,
                                       (q, k, v, None, True, 3, 2.0, 0.3, *sinks))
 
+    def test_what_has_no_derivative(self):
+        """Gradients of gradients, forward-mode derivatives, and the log-sum-exp's gradient."""
+        q, k, v = (x.detach().transpose(1, 2).requires_grad_()
+                   for x in tensors((2, 4, 2, 5, 8, 4)))
+        made, sums = _attention.ATTENTION(q, k, v, None, True, 0, 0.0, 0.3)
+        self.assertFalse(sums.requires_grad)
+        of_query, = torch.autograd.grad(made.square().sum(), q, create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "differentiate twice"):
+            of_query.sum().backward()
+        with torch.autograd.forward_ad.dual_level(), self.assertRaisesRegex(
+                NotImplementedError, "jvp"):
+            _attention.ATTENTION(torch.autograd.forward_ad.make_dual(q.detach(), q.detach()), k, v,
+                                 None, True, 0, 0.0, 0.3)
+
     def test_errors(self):
         q, k, v = tensors((2, 4, 2, 6, 8, 8))
         for change, words in (

@@ -264,8 +264,11 @@ TEST(Session, WrongBindingsAreRefusedWithWhatIsExpected) {
   Fixture f;
   OwnedTensor wide(DType::f32, 2, 4), half(DType::bf16, 2, 3);
   auto bind = [&](const char* name, TensorView view) {
-    return message([&] { f.session.bind(name, view); });
+    const std::string why = message([&] { f.session.bind(name, view); });
+    EXPECT_EQ(message([&] { f.session.bind(f.session.slot(name), view); }), why);
+    return why;
   };
+  EXPECT_EQ(bind("x", f.x.view()), "accepted");
   EXPECT_THAT(bind("z", f.x.view()), HasSubstr("no tensor named 'z'"));
   EXPECT_THAT(bind("s", f.x.view()), HasSubstr("'s' is the plan's own"));
   EXPECT_THAT(bind("x", wide.view()),
@@ -279,6 +282,16 @@ TEST(Session, WrongBindingsAreRefusedWithWhatIsExpected) {
   TensorView odd = f.x.view();
   odd.data = static_cast<std::byte*>(odd.data) + 2;
   EXPECT_THAT(bind("x", odd), HasSubstr("starts 2 bytes behind a multiple of an element's 4"));
+}
+
+TEST(Session, ATensorBoundByItsSlotIsTheOneOfThatName) {
+  Fixture f;
+  f.bind();
+  OwnedTensor other(DType::f32, 2, 3);
+  f.session.forward();
+  f.session.bind(f.session.slot("x"), other.view());
+  EXPECT_EQ(f.session.view("x").data, other.view().data);
+  EXPECT_EQ(f.session.view("w").data, f.w.view().data);
 }
 
 TEST(Session, WhatIsWrittenMustNotOverlapWhatElseThePhaseUses) {

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from coda_cpp import _attention as kernels
+from coda_cpp._registration import differentiate, register
 
 _aten = torch.ops.aten
 _WAITS = (torch.Tag.cudagraph_unsafe,)  # waits for the GPU, or launches by values on the host
 
 
-@torch.library.custom_op("coda_cpp::document_bounds", mutates_args=(), tags=_WAITS)
 def _bounds(begins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """`begins` [tokens]: whether a document begins at the token, true for the first. Returns the
     bounds of the documents as int32 [tokens + 1], filled up with the number of tokens, and the span
@@ -36,8 +36,7 @@ def _bounds(begins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
     return bounds, kernels.spans_of(bounds, tokens), sizes
 
 
-@_bounds.register_fake
-def _(begins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _fake_bounds(begins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     tokens = begins.shape[0]
     return (begins.new_empty(tokens + 1, dtype=torch.int32),
             begins.new_empty((tokens, 2), dtype=torch.int32), torch.empty(2, dtype=torch.int64))
@@ -47,7 +46,6 @@ def _is_own(query: torch.Tensor, softcap: float) -> bool:
     return bool(softcap) or not query.is_cuda or kernels.is_fastest(query, query)
 
 
-@torch.library.custom_op("coda_cpp::document_attention", mutates_args=(), tags=_WAITS)
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor,
                spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float
                ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,16 +64,14 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, boun
         window_size_left=window, window_size_right=0)[:2]
 
 
-@_attention.register_fake
-def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor,
-      spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float
-      ) -> tuple[torch.Tensor, torch.Tensor]:
+def _fake(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor,
+          spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float
+          ) -> tuple[torch.Tensor, torch.Tensor]:
     tokens, heads = query.shape[:2]
     return query.new_empty(query.shape), query.new_empty(
         (tokens, heads) if _is_own(query, softcap) else (heads, tokens), dtype=torch.float32)
 
 
-@torch.library.custom_op("coda_cpp::document_attention_backward", mutates_args=(), tags=_WAITS)
 def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
               made: torch.Tensor, sums: torch.Tensor, bounds: torch.Tensor, spans: torch.Tensor,
               sizes: torch.Tensor, scale: float, window: int, softcap: float
@@ -94,23 +90,24 @@ def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value:
         window_size_left=window, window_size_right=0)
 
 
-@_backward.register_fake
-def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-      *_: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _fake_backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                   *_: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return tuple(x.new_empty(x.shape) for x in (query, key, value))
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
     *tensors, ctx.scale, ctx.window, ctx.softcap = inputs
+    ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*tensors, *output)
 
 
 def _gradients(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple:
     *tensors, bounds, spans, sizes, made, sums = ctx.saved_tensors
-    return (*_backward(grad, *tensors, made, sums, bounds, spans, sizes, ctx.scale, ctx.window,
-                       ctx.softcap), None, None, None, None, None, None)
+    return (*BACKWARD(grad, *tensors, made, sums, bounds, spans, sizes, ctx.scale, ctx.window,
+                      ctx.softcap), None, None, None, None, None, None)
 
 
-_attention.register_autograd(_gradients, setup_context=_save)
-BOUNDS = torch.ops.coda_cpp.document_bounds.default
-ATTENTION = torch.ops.coda_cpp.document_attention.default
+BOUNDS = register("document_bounds", _bounds, _fake_bounds, tags=_WAITS)
+ATTENTION = register("document_attention", _attention, _fake, tags=_WAITS)
+BACKWARD = register("document_attention_backward", _backward, _fake_backward, tags=_WAITS)
+differentiate(ATTENTION, _attention, _save, _gradients)

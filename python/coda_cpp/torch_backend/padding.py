@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from coda_cpp import _attention as kernels
+from coda_cpp._registration import differentiate, register, register_composed
 
 
-@torch.library.custom_op("coda_cpp::padding_spans", mutates_args=())
 def _spans(is_seen: torch.Tensor, before: int, behind: int) -> tuple[torch.Tensor, torch.Tensor]:
     """`is_seen`: bool [batch, tokens]. A query also sees only keys that are at most `before` tokens
     in front of its own token and at most `behind` behind it; -1: any number. Returns the order of
@@ -26,9 +26,10 @@ def _spans(is_seen: torch.Tensor, before: int, behind: int) -> tuple[torch.Tenso
     [2, batch * tokens]; and the operand `spans` of coda_cpp::attention, with those of the keys, as
     int32 [batch * tokens, 4]."""
     batch, tokens = is_seen.shape
-    device = is_seen.device
-    place = torch.arange(tokens, device=device)
-    begin = torch.arange(batch, device=device)[:, None] * tokens
+    # torch.arange would make values where the compiler has a tensor without values.
+    place, begin = (is_seen.new_ones(size, dtype=torch.int64).cumsum(0) - 1
+                    for size in (tokens, batch))
+    begin = begin[:, None] * tokens
     in_front = torch.nn.functional.pad(is_seen.cumsum(1), (1, 0))  # how many are seen
     count = in_front[:, -1:]
     # A hidden key is behind all that are seen and behind the hidden ones in front of it.
@@ -46,19 +47,11 @@ def _spans(is_seen: torch.Tensor, before: int, behind: int) -> tuple[torch.Tenso
             spans.flatten(0, 1).to(torch.int32))
 
 
-@_spans.register_fake
-def _(is_seen: torch.Tensor, before: int, behind: int) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = is_seen.shape[0] * is_seen.shape[1]
-    return (is_seen.new_empty((2, rows), dtype=torch.int64),
-            is_seen.new_empty((rows, 4), dtype=torch.int32))
-
-
 def _in_order(x: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     """The tokens of [batch, tokens, heads, size] in another order."""
     return x.flatten(0, 1).index_select(0, order).view(x.shape)
 
 
-@torch.library.custom_op("coda_cpp::padded_attention", mutates_args=())
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, order: torch.Tensor,
                spans: torch.Tensor, causal: bool, softcap: float, scale: float
                ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -70,15 +63,13 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, orde
     return made, sums, key, value
 
 
-@_attention.register_fake
-def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, order: torch.Tensor,
-      spans: torch.Tensor, *settings: Any) -> tuple[torch.Tensor, ...]:
+def _fake(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, order: torch.Tensor,
+          spans: torch.Tensor, *settings: Any) -> tuple[torch.Tensor, ...]:
     causal, *others = settings
     made = kernels.ATTENTION(query, key, value, spans, causal, 0, *others)
     return *made, key.new_empty(key.shape), value.new_empty(value.shape)
 
 
-@torch.library.custom_op("coda_cpp::padded_attention_backward", mutates_args=())
 def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
               made: torch.Tensor, sums: torch.Tensor, order: torch.Tensor, spans: torch.Tensor,
               causal: bool, softcap: float, scale: float
@@ -89,10 +80,9 @@ def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value:
     return of_query, _in_order(of_key, order[1]), _in_order(of_value, order[1])
 
 
-@_backward.register_fake
-def _(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-      made: torch.Tensor, sums: torch.Tensor, order: torch.Tensor, *settings: Any
-      ) -> tuple[torch.Tensor, ...]:
+def _fake_backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                   made: torch.Tensor, sums: torch.Tensor, order: torch.Tensor, *settings: Any
+                   ) -> tuple[torch.Tensor, ...]:
     spans, causal, *others = settings
     found = kernels.BACKWARD(grad, query, key, value, made, sums, spans, causal, 0, *others)
     return tuple(found[:3])
@@ -106,10 +96,11 @@ def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
 
 
 def _gradients(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple:
-    found = _backward(grad, *ctx.saved_tensors, ctx.causal, ctx.softcap, ctx.scale)
+    found = BACKWARD(grad, *ctx.saved_tensors, ctx.causal, ctx.softcap, ctx.scale)
     return (*found, None, None, None, None, None)
 
 
-_attention.register_autograd(_gradients, setup_context=_save)
-SPANS = torch.ops.coda_cpp.padding_spans.default
-ATTENTION = torch.ops.coda_cpp.padded_attention.default
+SPANS = register_composed("padding_spans", _spans)
+ATTENTION = register("padded_attention", _attention, _fake)
+BACKWARD = register("padded_attention_backward", _backward, _fake_backward)
+differentiate(ATTENTION, _attention, _save, _gradients)
