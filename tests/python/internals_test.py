@@ -29,6 +29,8 @@ torch._C._autograd._get_data_attr
 torch._C._cuda_getCurrentRawStream
 torch._C._cuda_isCurrentStreamCapturing
 torch._C._dispatch_has_kernel_for_dispatch_key
+torch._C._dynamo.guards._empty_strided_cpu
+torch._C._dynamo.guards._empty_strided_cuda
 torch._C._is_any_autocast_enabled
 torch._C._log_api_usage_once
 torch._C._set_grad_enabled
