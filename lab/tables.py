@@ -362,7 +362,8 @@ MODELS_IN_STEPS = {  # of bench/peers/hugging_face_torch.py
     "bert mlm": "BERT, masked language model", "bert classes": "BERT, classification",
     "t5-base": "T5-base", "bart-base": "BART-base", "whisper-small": "Whisper-small",
     "clip-b32": "CLIP-B/32", "vit-b": "ViT-B", "siglip-b": "SigLIP-B", "dinov2-b": "DINOv2-B",
-    "opt-350m": "OPT-350M"}
+    "opt-350m": "OPT-350M", "modernbert padded": "ModernBERT, padded",
+    "mistral window": "Mistral, window of 1024"}
 
 
 def hugging_face() -> str:
