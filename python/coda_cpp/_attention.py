@@ -12,13 +12,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from coda_cpp import _core, _precompile, _tensors
 from coda_cpp import builders as b
+from coda_cpp._calls import Bounded
 from coda_cpp._registration import differentiate, register
 from coda_cpp.session import Runners, gpu_of
 
@@ -110,10 +111,10 @@ def _sizes(query: torch.Tensor, spans: torch.Tensor | None) -> dict[str, int]:
     return {"M": batch * tokens, "T": tokens if spans is None else batch * tokens}
 
 
-def _in_rows(x: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """x [batch, tokens, heads, size], copied unless a token's heads are adjacent and tokens follow
-    at equal distances, and that distance in elements. On a GPU it is also copied if rows are not at
-    multiples of 16 bytes, which cuDNN requires."""
+def _distance(x: torch.Tensor) -> int | None:
+    """The elements between tokens of x [batch, tokens, heads, size]; None unless a token's heads
+    are adjacent and tokens follow at equal distances. On a GPU also None if that distance is no
+    multiple of 16 bytes, which cuDNN requires."""
     batch, tokens, heads, size = x.shape
     of_batch, of_token, of_head, of_element = x.stride()
     distance = of_token if tokens > 1 else of_batch
@@ -122,30 +123,60 @@ def _in_rows(x: torch.Tensor) -> tuple[torch.Tensor, int]:
         (size == 1 or of_element == 1) and (heads == 1 or of_head == size)
         and (batch == 1 or tokens == 1 or of_batch == tokens * of_token)
         and (batch * tokens == 1 or distance >= dense)
-        and (not x.is_cuda or x.data_ptr() % 16 == 0 and distance * x.element_size() % 16 == 0))
-    if not in_place:
-        return x.clone(memory_format=torch.contiguous_format), dense
-    return x, dense if batch * tokens == 1 else distance
+        and (not x.is_cuda or distance * x.element_size() % 16 == 0))
+    return (dense if batch * tokens == 1 else distance) if in_place else None
 
 
-def _run(runners: Runners, given: Mapping[str, torch.Tensor], made: Mapping[str, torch.Tensor],
-         spans: torch.Tensor | None, *sinks: torch.Tensor | None) -> None:
-    """Runs a phase on tensors [batch, tokens, heads, size]; `made`, `spans`, and the sinks and
-    their gradient are dense."""
-    rows = {name: _in_rows(x) for name, x in given.items()}
-    query = given["q"]
-    if spans is not None:
-        rows["documents"] = spans, spans.shape[1]
-    rows |= {name: (x, query.shape[2]) for name, x in zip(("sinks", "dsinks"), sinks)
-             if x is not None}
-    addresses, strides = [], []
-    for info in runners.tensors:
-        # The log-sum-exp, [batch, tokens, heads], has the plan's own name.
-        name = info.name if info.name in rows or info.name in made else "lse"
-        x, stride = rows[name] if name in rows else (made[name], 0)
-        addresses.append(x.data_ptr())
-        strides.append(stride or x[0, 0].numel())
-    runners.run(tuple(_sizes(query, spans).items()), query.device, addresses, strides)
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One phase for tensors of given shapes and strides. The tensors are those that may be anywhere
+    in memory, then those that are dense."""
+
+    runners: Runners
+    sizes: tuple[tuple[str, int], ...]
+    copied: tuple[int, ...]  # tensors that kernels cannot read where they are
+    order: tuple[int, ...]  # of the plan's tensors among the call's
+    strides: tuple[int, ...]  # elements between rows, in the plan's order
+
+    def run(self, tensors: list[torch.Tensor]) -> None:
+        for i in self.copied:
+            tensors[i] = tensors[i].clone(memory_format=torch.contiguous_format)
+        addresses = [tensors[i].data_ptr() for i in self.order]
+        self.runners.run(self.sizes, tensors[0].device, addresses, self.strides)
+
+
+_calls = Bounded()
+_NAMES = ("q k v y lse documents sinks".split(),
+          "q k v y dy lse dq dk dv documents sinks dsinks".split())
+
+
+def _run(is_backward: bool, anywhere: Sequence[torch.Tensor], dense: Sequence[torch.Tensor],
+         spans: torch.Tensor | None, settings: tuple, *sinks: torch.Tensor | None) -> None:
+    """Runs a phase on tensors [batch, tokens, heads, size], in the order of _NAMES. `settings`:
+    causal, window, softcap, scale. `sinks`: and their gradient."""
+    if anywhere[0].is_cuda and any([x.data_ptr() % 16 for x in anywhere]):  # see _distance
+        anywhere = [x.clone() if x.data_ptr() % 16 else x for x in anywhere]
+    has_sinks, ends = sinks[0] is not None, 0 if spans is None else spans.shape[1]
+    key = (is_backward, settings, ends, has_sinks, anywhere[0].device, anywhere[0].dtype,
+           *[(x.shape, x.stride()) for x in anywhere])
+    call = _calls.get(key)
+    if call is None:
+        distances = [_distance(x) for x in anywhere]
+        query = anywhere[0]
+        runners = _of(*anywhere[:3], spans, *settings, sinks[0]).phases[is_backward]
+        rows = [x[0, 0].numel() for x in (*anywhere, *dense)]
+        rows[:len(distances)] = [d or of for d, of in zip(distances, rows)]
+        names = [name for name in _NAMES[is_backward] if not (
+            name == "documents" and not ends or "sinks" in name and not has_sinks)]
+        rows += [ends] * bool(ends) + [query.shape[2]] * (len(names) - len(rows) - bool(ends))
+        # The log-sum-exp has the plan's own name.
+        order = [names.index(info.name if info.name in names else "lse")
+                 for info in runners.tensors]
+        call = _Call(runners, tuple(_sizes(query, spans).items()),
+                     tuple(i for i, distance in enumerate(distances) if distance is None),
+                     tuple(order), tuple(rows[i] for i in order))
+        _calls.put(key, call)
+    call.run([*anywhere, *dense, *(x for x in (spans, *sinks) if x is not None)])
 
 
 def forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
@@ -161,8 +192,7 @@ def forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     made = query.new_empty((*query.shape[:3], value.shape[3]))
     sums = query.new_empty(query.shape[:3], dtype=torch.float32)
     if made.numel():
-        runners, _ = _of(query, key, value, spans, causal, window, softcap, scale, sinks).phases
-        _run(runners, {"q": query, "k": key, "v": value}, {"y": made, "lse": sums}, spans,
+        _run(False, (query, key, value), (made, sums), spans, (causal, window, softcap, scale),
              sinks if sinks is None else sinks.contiguous())
     return made, sums
 
@@ -174,9 +204,8 @@ def backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: 
     """The last result is the gradient of the sinks; without sinks it is empty."""
     *made, of_sinks = _made_by_backward(query, key, value, sinks)
     if query.numel():
-        _, runners = _of(query, key, value, spans, causal, window, softcap, scale, sinks).phases
-        _run(runners, {"q": query, "k": key, "v": value, "y": result, "dy": grad},
-             {"lse": sums.contiguous(), **dict(zip(("dq", "dk", "dv"), made))}, spans,
+        _run(True, (query, key, value, result, grad), (sums.contiguous(), *made), spans,
+             (causal, window, softcap, scale),
              *((None, None) if sinks is None else (sinks.contiguous(), of_sinks)))
     return *made, of_sinks if query.numel() else of_sinks.zero_()
 
