@@ -13,7 +13,7 @@ import torch._dynamo
 from torch import nn
 
 import coda_cpp
-from coda_cpp.torch_backend import coda as backend, measure
+from coda_cpp.torch_backend import coda as backend, measure, region_times
 from coda_cpp.torch_backend.coda import coda
 from coda_cpp.torch_backend.report import Report, Taken
 from compiled import error, outcome
@@ -85,7 +85,7 @@ class Measure(unittest.TestCase):
         return report
 
     def test_a_region_is_timed_once_and_then_known_to_the_process_and_the_machine(self):
-        with patch.object(measure, "_measure", wraps=measure._measure) as timed:
+        with patch.object(region_times, "_measure", wraps=region_times._measure) as timed:
             first = self._compiled()
             regions = first.taken + first.without_gain
             self.assertEqual(len(regions), 3)
@@ -140,23 +140,23 @@ class Measure(unittest.TestCase):
             report = self._compiled()
         self.assertEqual([region.measured for region in report.taken], [None] * 3)
         measure._known.clear()
-        with patch.object(measure, "_random", side_effect=RuntimeError("out of memory")):
+        with patch.object(region_times, "_random", side_effect=RuntimeError("out of memory")):
             report = self._compiled()
         self.assertEqual([region.measured for region in report.taken], [None] * 3)
 
     def test_on_a_gpu_without_experience_only_what_was_right_and_faster_is_fused(self):
-        def on_new_gpu(**patches):
+        def on_new_gpu(module=measure, **patches):
             measure._known.clear()
             with patch.object(backend, "is_new_gpu", return_value=True), \
-                    patch.multiple(measure, **patches):
+                    patch.multiple(module, **patches):
                 return self._compiled(cost_model=True)
 
         report = on_new_gpu(_seconds=lambda *_: 1.0)
         self.assertEqual([region.measured for region in report.taken], [(1.0, 1.0)] * 3)
         for why, patches in (
                 ("not been timed", {"SECONDS_OF_NEW_GPUS": 1e-9}),
-                ("not been timed", {"_random": lambda *_: 1 / 0}),
-                ("results differ", {"_LARGEST_ERROR": -1.0})):
+                ("not been timed", {"module": region_times, "_random": lambda *_: 1 / 0}),
+                ("results differ", {"module": region_times, "_LARGEST_ERROR": -1.0})):
             with self.subTest(why), tempfile.TemporaryDirectory() as folder, patch.dict(
                     os.environ, CODA_CACHE_DIR=folder):
                 report = on_new_gpu(**patches)
@@ -179,7 +179,7 @@ class Measure(unittest.TestCase):
     def test_no_measurement_begins_that_would_exceed_the_time_and_the_next_process_goes_on(self):
         seconds = iter((0.0, 6.0, 7.0, 8.0))  # one takes 6 s, so another would end behind 10
         with patch.object(measure, "SECONDS", 10.0), patch.object(
-                measure, "_measure", return_value=(1e-3, 2e-3)) as timed, patch.object(
+                region_times, "_measure", return_value=(1e-3, 2e-3)) as timed, patch.object(
                 measure.time, "perf_counter", side_effect=lambda: next(seconds)):
             self._compiled()
             self.assertEqual(timed.call_count, 1)
@@ -191,14 +191,14 @@ class Measure(unittest.TestCase):
 
     def test_a_damaged_file_is_measured_anew(self):
         self._compiled()
-        folder = os.path.join(os.environ["CODA_CACHE_DIR"], "regions")
+        folder = os.path.join(os.environ["CODA_CACHE_DIR"], "times")
         files = os.listdir(folder)
         self.assertEqual(len(files), 2)
         for name in files:
             with open(os.path.join(folder, name), "w") as file:
                 file.write("[1.0")
         measure._known.clear()
-        with patch.object(measure, "_measure", wraps=measure._measure) as timed:
+        with patch.object(region_times, "_measure", wraps=region_times._measure) as timed:
             self._compiled()
         self.assertEqual(timed.call_count, 2)
 

@@ -31,7 +31,7 @@ from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
     attention, cuda_graphs, equal_layers, flex, flex_checks, floats, higher_order, last_region,
-    linears, measure, options as choices, strides)
+    linears, measure, options as choices, region_times, strides)
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -99,7 +99,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 taken = Taken(node.target, what, region)
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
                 if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
-                    taken.measured = measure.measured(
+                    taken.measured = region_times.measured(
                         part, region, _compiler(options.inner, {}, options, may_record=False),
                         repr((options.inner, options.products, options.objective, options.mode)),
                         measure.SECONDS_OF_NEW_GPUS if is_new else None)

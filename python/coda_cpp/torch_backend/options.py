@@ -16,7 +16,7 @@ class Options:
     """`inner`: the backend that compiles the rest ("inductor", "aot_eager", or another one's name).
     `strict`: a linear layer that is left to PyTorch is an Error, unless the cost model left it.
     `cost_model`: a region that would gain nothing is left to PyTorch, by prediction or, with
-    "measure", by timing it once on this machine (measure.py). `products`: "fp8" computes
+    "measure", by timing it once on this machine (region_times.py). `products`: "fp8" computes
     the products of bf16 regions in 8 bits in training (docs/fp8.md). `objective`: "speed" saves for
     the backward what is read faster than recomputed. `mode`: as in torch.compile(model, mode=...),
     for what Inductor compiles; CUDA graphs record regions too (cuda_graphs.py)."""
