@@ -455,8 +455,9 @@ class PyTorchsCalls(unittest.TestCase):
 
     def setUp(self):
         torch.manual_seed(0)
-        for name, value in (("is_fastest", lambda query, value: True), ("_MUCH_WORK", 0)):
-            patched = mock.patch.object(recognition, name, value)
+        for module, name, value in ((_attention, "is_fastest", lambda query, value: True),
+                                    (recognition, "_MUCH_WORK", 0)):
+            patched = mock.patch.object(module, name, value)
             patched.start()
             self.addCleanup(patched.stop)
 

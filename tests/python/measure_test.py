@@ -168,7 +168,7 @@ class Measure(unittest.TestCase):
             coda_cpp.explain(Block(), torch.randn(4, 7, 32, requires_grad=True),
                              options={"inner": "eager", "cost_model": "measure"})
         self.assertEqual([call.args[0] for call in compiler.call_args_list],
-                         ["eager"] * 3 + ["aot_eager"])
+                         ["eager"] * 2 + ["aot_eager"])  # two regions are equal
 
     def test_results_are_compared(self):
         wrong, x = torch.ones(3, 4), torch.ones(3, 4)

@@ -203,7 +203,7 @@ class Packed(unittest.TestCase):
                     for _ in range(first, last)])
                 q, k, v = (torch.randn(N, count, 8, dtype=dtype, requires_grad=True)
                            for count in (4, heads, heads))
-                given = q, k, v, bounds, spans, sizes, 0.3, window, 0.0
+                given = q, k, v, bounds, spans, sizes, 0.3, window, 0.0, True
                 made, _ = documents.ATTENTION(*given)
                 seen = torch.ones(N, N, dtype=torch.bool)
                 seen.diagonal(-1).copy_(~begins[1:])

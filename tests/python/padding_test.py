@@ -10,6 +10,7 @@ import torch
 import torch._dynamo
 from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
+from coda_cpp import _attention
 from coda_cpp.torch_backend import attention as recognition
 from coda_cpp.torch_backend import padding
 from compiled import Recorder, error, ids, llama, mistral, outcome
@@ -96,8 +97,9 @@ class Models(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(0)
         torch._dynamo.reset()
-        for name, value in (("is_fastest", lambda query, value: True), ("_MUCH_MASKED_WORK", 0)):
-            patched = mock.patch.object(recognition, name, value)
+        for module, name, value in ((_attention, "is_fastest", lambda query, value: True),
+                                    (recognition, "_MUCH_MASKED_WORK", 0)):
+            patched = mock.patch.object(module, name, value)
             patched.start()
             self.addCleanup(patched.stop)
 
@@ -249,8 +251,8 @@ class Calls(unittest.TestCase):
         with mock.patch.object(recognition, "has_documents", lambda query: True):
             self._check(0, windowed, own="attention")
         torch._dynamo.reset()
-        with mock.patch.multiple(recognition, has_documents=lambda query: True,
-                                 is_fastest=lambda query, value: False):
+        with mock.patch.object(recognition, "has_documents", lambda query: True), \
+                mock.patch.object(_attention, "is_fastest", lambda query, value: False):
             self._check(0, windowed, own="document_attention")
 
     def test_what_stays(self):

@@ -5,8 +5,9 @@ The graph that computes a mask may prove which keys it hides (mask_proof.py). A 
 nothing is dropped. A causal mask is replaced by is_causal. With the mask of packed documents, or a
 window, attention runs within documents (documents.py). All three reach PyTorch's fast paths. With a
 mask of padding, attention runs without the hidden keys (padding.py), where coda_cpp::attention is
-faster than PyTorch's kernels. Any other mask is kept. It is copied if its last dimension is not
-contiguous, because fast paths need that: in T5's bias the heads are contiguous instead.
+faster than PyTorch's kernels (attention_choice.py). Any other mask is kept. It is copied if its
+last dimension is not contiguous, because fast paths need that: in T5's bias the heads are
+contiguous instead.
 
 Attention that is written out as products and a softmax (written_out.py) becomes one of these calls.
 PyTorch has no fast path for a soft-cap, a window or sinks, so attention with one of these becomes a
@@ -31,12 +32,12 @@ import torch
 from torch import fx
 from torch.backends import cuda
 
-from coda_cpp._attention import ATTENTION, is_fastest
-from coda_cpp.session import is_new_gpu
+from coda_cpp._attention import ATTENTION
 from coda_cpp.torch_backend import (
     documents, flex, flex_checks, higher_order, mask_proof, padding, written_out)
+from coda_cpp.torch_backend.attention_choice import Call, Choice, has_documents
 from coda_cpp.torch_backend.graph_edits import insert, replace
-from coda_cpp.torch_backend.layout import NotUnderstood, hint, is_one, same
+from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood, is_one, same
 
 _aten = torch.ops.aten
 # In an input's meta:
@@ -80,27 +81,6 @@ def _is_of(mask: fx.Node, query: Any, key: Any, broadcast: int = 2) -> bool:
         for place, (size, of) in enumerate(zip(mask[::-1], scores[::-1])))
 
 
-def has_documents(query: torch.Tensor) -> bool:
-    """Whether PyTorch has attention for documents of different lengths for such queries."""
-    return (query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16)
-            and isinstance(query.shape[-1], int) and query.shape[-1] <= 256
-            and query.shape[-1] % 8 == 0 and cuda.flash_sdp_enabled()
-            and torch.cuda.get_device_capability(query.device) >= (8, 0))
-
-
-def has_kernels(query: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether coda_cpp::attention takes the place of the operations for such tensors. On a CPU it
-    took 0.15 to 0.6 of the time of Inductor's code in all tested sizes and types. On a GPU it
-    stores no scores; its time has not been compared with Inductor's code there."""
-    if not all(isinstance(size, int) for size in (
-            query.shape[1], query.shape[3], value.shape[1], value.shape[3])):
-        return False
-    if query.device.type == "cpu":
-        return query.dtype in (torch.float32, torch.bfloat16, torch.float16)
-    return (query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16)
-            and max(query.shape[3], value.shape[3]) <= 256 and not is_new_gpu(query.device))
-
-
 @dataclasses.dataclass
 class Told:
     """Numbers of calls: without a mask that hides nothing; with is_causal instead of a mask; within
@@ -122,10 +102,11 @@ class Masks:
     of padding."""
 
     def __init__(self, graph: fx.Graph, calls: Mapping[int, fx.Node], around: Sequence[fx.Node],
-                 checks: flex_checks.Checks) -> None:
+                 checks: flex_checks.Checks, choice: Choice) -> None:
         """`calls`: the calls of stand-ins. `around`: the calls of the blocks that contain the
         graph, the innermost first. `checks` gets those of FlexAttention."""
         self._graph, self._calls, self._around, self._checks = graph, calls, around, checks
+        self._choice = choice
         self._begins: dict[Any, tuple[fx.Node, ...]] = {}  # bounds, by flex.Call.documents
         self.refused: dict[fx.Node, str] = {}  # FlexAttention that stays, and why
         self._written = mask_proof.written(graph)
@@ -235,16 +216,19 @@ class Masks:
                 told.causal += 1
                 told.own += self._call_without_mask(node, arguments | {"is_causal": True})
             elif is_whole and (found := self.packed(mask)) is not None and (
-                    not found.has_documents and self._is_own_behind(arguments)):
+                    not found.has_documents and self._is_own_behind(
+                        arguments, causal=True, window=_window(found))):
                 _narrow(arguments)
-                _put_own(node, arguments, True, found.window + 1, 0.0, _scale(arguments))
+                _put_own(node, arguments, True, _window(found), 0.0, _scale(arguments))
                 told.packed += 1
             elif is_whole and found is not None and _may_pack(arguments):
                 _narrow(arguments)
-                _pack(node, arguments, self.bounds(mask), found.window)
+                self._pack(node, arguments, self.bounds(mask), found)
                 told.packed += 1
-            elif is_whole and self.padded(mask) and self._is_own_behind(arguments) and same(
-                    *(of.meta["val"].shape[0] for of in (arguments["query"], mask))):
+            elif is_whole and found is None and (padded := self.padded(mask)) and same(
+                    *(of.meta["val"].shape[0] for of in (arguments["query"], mask))
+                    ) and self._is_own_behind(arguments, causal=padded.behind == 0,
+                                              padding=_distances(padded)):
                 self._drop_padding(node, arguments, mask)
                 told.padded += 1
             elif (dense := self._dense(mask, node)) is not mask:
@@ -266,33 +250,48 @@ class Masks:
     def _call_own(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
         """Replaces a call without a mask by coda_cpp::attention, if that is faster. Returns whether
         it was replaced."""
-        if not self._is_own(arguments, _MUCH_WORK):
+        if not self._is_own(arguments, _MUCH_WORK, causal=bool(arguments.get("is_causal"))):
             return False
         _put_own(node, arguments, bool(arguments.get("is_causal")), 0, 0.0, _scale(arguments))
         return True
 
-    def _is_own(self, arguments: dict[str, Any], least: float) -> bool:
+    def _is_own(self, arguments: dict[str, Any], least: float, **facts: Any) -> bool:
         """Whether coda_cpp::attention is faster for these operands, if the call has at least so
-        many operations."""
+        many operations on an H200. `facts`: of the Call."""
         if any(arguments[name] in self._written for name in ("query", "key", "value")):
             return False
         query, key, value = (arguments[name].meta["val"] for name in ("query", "key", "value"))
-        return not (
+        may_call = not (
             arguments.get("dropout_p")
             or not isinstance(arguments.get("scale"), (int, float, type(None)))
             or not query.dim() == key.dim() == value.dim() == 4
             or not all(map(same, key.shape, value.shape))
-            or not same(query.shape[2], key.shape[2]) or not is_fastest(query, value)
+            or not same(query.shape[2], key.shape[2])
             or not isinstance(query.shape[1], int) or not isinstance(key.shape[1], int)
             or key.shape[1] != query.shape[1] and not arguments.get("enable_gqa")
-            or 4 * math.prod(map(hint, query.shape)) * hint(key.shape[2]) < least
             or not (cuda.flash_sdp_enabled() and cuda.cudnn_sdp_enabled()))
+        return may_call and self._choice.is_own(_call(arguments, **facts), least)
 
-    def _is_own_behind(self, arguments: dict[str, Any]) -> bool:
+    def _is_own_behind(self, arguments: dict[str, Any], **facts: Any) -> bool:
         """Whether coda_cpp::attention is faster than PyTorch's kernels that read the mask."""
         narrow = dict(arguments)
         _narrow(narrow)
-        return self._is_own(narrow, _MUCH_MASKED_WORK) and not arguments.get("is_causal")
+        return not arguments.get("is_causal") and self._is_own(narrow, _MUCH_MASKED_WORK, **facts)
+
+    def _pack(self, node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, ...],
+              found: mask_proof.Packed, softcap: float = 0.0) -> None:
+        """Replaces a call by one of documents.ATTENTION."""
+        query = arguments["query"].meta["val"]
+        is_own = bool(softcap) or query.device.type == "cpu" or self._choice.is_own(_call(
+            arguments, causal=True, window=_window(found), has_documents=found.has_documents))
+        turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
+                  for name in ("query", "key", "value")]
+        rows = [insert(node, _aten.flatten.using_ints, x, 0, 1) for x in turned]
+        made = insert(node, documents.ATTENTION, *rows, *bounds, _scale(arguments),
+                      _window(found) - 1, softcap, is_own)
+        whole = insert(node, _aten.view_as.default, insert(node, operator.getitem, made, 0),
+                       turned[0])
+        replace(node, insert(node, _aten.transpose.int, whole, 1, 2))
 
     def _drop_padding(self, node: fx.Node, arguments: dict[str, Any], mask: fx.Node) -> None:
         _narrow(arguments)
@@ -324,15 +323,21 @@ class Masks:
             if arguments[name].meta["val"].dtype != dtype:
                 arguments[name] = insert(node, _aten.to.dtype, arguments[name], dtype)
         query, key, value = (arguments[name] for name in ("query", "key", "value"))
-        may_call = same(query.meta["val"].shape[2], key.meta["val"].shape[2]) and has_kernels(
-            query.meta["val"], value.meta["val"])
         is_causal = found.mask is not None and self.is_causal(found.mask)
         packed = None if is_causal or found.mask is None else self.packed(found.mask)
-        window = packed.window + 1 if packed is not None and packed.window is not None else 0
+        window = _window(packed)
         is_packed = packed is not None and packed.has_documents
+
+        def is_own() -> bool:
+            return same(query.meta["val"].shape[2], key.meta["val"].shape[2]) and (
+                self._choice.is_own(_call(
+                    arguments, causal=found.mask is not None, window=window,
+                    softcap=found.softcap, has_documents=is_packed,
+                    has_sinks=found.sinks is not None, instead_of="formula")))
+
         if found.sinks is not None:
-            if not may_call or not (found.mask is None or is_causal or packed is not None and (
-                    not is_packed or _fits_documents(arguments))):
+            if not (found.mask is None or is_causal or packed is not None and (
+                    not is_packed or _fits_documents(arguments))) or not is_own():
                 return False
             spans = self.bounds(found.mask)[1] if is_packed else None
             _put_own(node, arguments, found.mask is not None, window, found.softcap, found.scale,
@@ -342,12 +347,11 @@ class Masks:
             is_grouped = not same(key.meta["val"].shape[1], query.meta["val"].shape[1])
             node.target, node.args = _ATTENTION, (query, key, value, None, 0.0, is_causal)
             node.kwargs = {"scale": found.scale, "enable_gqa": is_grouped}
-        elif packed is not None and _fits_documents(arguments) and (
-                is_packed and may_call if found.softcap
-                else has_documents(query.meta["val"])):
-            _pack(node, arguments, self.bounds(found.mask), packed.window, found.softcap)
-        elif may_call and (
-                found.mask is None or is_causal or packed is not None and not is_packed):
+        elif packed is not None and not found.softcap and _may_pack(arguments):
+            self._pack(node, arguments, self.bounds(found.mask), packed)
+        elif is_packed and found.softcap and _fits_documents(arguments) and is_own():
+            self._pack(node, arguments, self.bounds(found.mask), packed, found.softcap)
+        elif (found.mask is None or is_causal or packed is not None and not is_packed) and is_own():
             _put_own(node, arguments, found.mask is not None, window, found.softcap, found.scale)
         else:
             return False
@@ -380,9 +384,12 @@ class Masks:
                 arguments[name] = insert(node, _aten.to.dtype, arguments[name], dtype)
         query, key, value = (arguments[name].meta["val"] for name in names)
         form, is_plain = found.form, not found.softcap and not found.form.window
-        may_call = same(query.shape[2], key.shape[2]) and has_kernels(query, value)
+        may_call = same(query.shape[2], key.shape[2]) and self._choice.is_own(_call(
+            arguments | {"scale": found.scale}, causal=form.causal, window=form.window,
+            softcap=found.softcap, has_documents=form.has_documents, instead_of="flex"))
         if form.has_documents and not all(map(same, key.shape, value.shape)) or not (
-                may_call or has_documents(query) if form.has_documents else may_call or is_plain):
+                may_call or (has_documents(query) and not found.softcap if form.has_documents
+                             else is_plain)):
             raise NotUnderstood("there is no kernel for its window, documents or soft-cap")
         found.prove()
         if form.has_documents:
@@ -391,8 +398,8 @@ class Masks:
                 made = insert(node, documents.BOUNDS, begins, like=begins)
                 self._begins[found.documents] = tuple(
                     insert(node, operator.getitem, made, i, like=begins) for i in range(3))
-            _pack(out, arguments | {"scale": found.scale}, self._begins[found.documents],
-                  form.window - 1 if form.window else None, found.softcap)
+            self._pack(out, arguments | {"scale": found.scale}, self._begins[found.documents],
+                       mask_proof.Packed(form.window - 1 if form.window else None), found.softcap)
         elif is_plain:
             out.target, out.args = _ATTENTION, (
                 *map(arguments.get, names), None, 0.0, form.causal)
@@ -410,6 +417,18 @@ def _put_own(node: fx.Node, arguments: dict[str, Any], causal: bool, window: int
     made = insert(node, ATTENTION, *turned, spans, causal, window, softcap, scale, *sinks)
     replace(node, insert(node, _aten.transpose.int, insert(
         node, operator.getitem, made, 0), 1, 2))
+
+
+def _call(arguments: dict[str, Any], **facts: Any) -> Call:
+    """`facts`: all that the arguments do not say."""
+    operands = [arguments[name] for name in ("query", "key", "value")]
+    return Call(*(node.meta["val"] for node in operands),
+                needs=any(node.meta.get(NEEDS) for node in operands), scale=_scale(arguments),
+                **facts)
+
+
+def _window(packed: mask_proof.Packed | None) -> int:
+    return 0 if packed is None or packed.window is None else packed.window + 1
 
 
 def _scale(arguments: dict[str, Any]) -> float:
@@ -477,20 +496,6 @@ def _spans_of(mask: fx.Node, padded: mask_proof.Padded) -> tuple[fx.Node, ...]:
     rows = put(_aten.select.int, mask, 1, 0)
     made = put(padding.SPANS, put(_aten.diagonal.default, rows, 0, 1, 2), *_distances(padded))
     return tuple(put(operator.getitem, made, i) for i in range(2))
-
-
-def _pack(node: fx.Node, arguments: dict[str, Any], bounds: tuple[fx.Node, ...],
-          window: int | None, softcap: float = 0.0) -> None:
-    scale = arguments.get("scale")
-    if scale is None:
-        scale = arguments["query"].meta["val"].shape[-1] ** -0.5
-    turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
-              for name in ("query", "key", "value")]
-    rows = [insert(node, _aten.flatten.using_ints, x, 0, 1) for x in turned]
-    made = insert(node, documents.ATTENTION, *rows, *bounds, float(scale),
-                  -1 if window is None else window, softcap)
-    whole = insert(node, _aten.view_as.default, insert(node, operator.getitem, made, 0), turned[0])
-    replace(node, insert(node, _aten.transpose.int, whole, 1, 2))
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
     attention, cuda_graphs, equal_layers, flex, flex_checks, floats, higher_order, last_region,
     linears, measure, options as choices, region_times, strides)
+from coda_cpp.torch_backend.attention_choice import Choice
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
 from coda_cpp.torch_backend.layout import PRODUCTS, NotUnderstood
@@ -61,14 +62,19 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
          checks: flex_checks.Checks | None = None) -> fx.GraphModule:
     """The module with its regions as operators, or the module itself if nothing changes. facts,
     kinds, around and checks: see Normal."""
+    def compiler(part: fx.GraphModule, given: Sequence[Any]) -> Callable:  # of what is timed
+        return _compiler(options.inner, {}, options, may_record=False)(part, given)
+
+    choice = Choice(compiler, options.inner, bool(options.cost_model))
     try:
-        normal = Normal(module, inputs, facts, kinds, around, checks)
+        normal = Normal(module, inputs, facts, kinds, around, checks, choice)
     except NotUnderstood as why:
         report.left.append(f"all: {why}")
         report.layers += linears.unseen(module, str(why))
         return module
     for calls, count in vars(normal.told).items():
         setattr(report, calls, getattr(report, calls) + count)
+    report.notes += [note for note in choice.notes if note not in report.notes]
     report.layers += linears.mark(normal.module, normal.refused)
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
     proposed = map(without_parts, propose(normal.module.graph, normal.apart, normal.before))
@@ -100,7 +106,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
                 if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
                     taken.measured = region_times.measured(
-                        part, region, _compiler(options.inner, {}, options, may_record=False),
+                        part, region, compiler,
                         repr((options.inner, options.products, options.objective, options.mode)),
                         measure.SECONDS_OF_NEW_GPUS if is_new else None)
                 # Where no other region was right and fast, none is fused untimed.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention within documents that are packed into one row, as operators of PyTorch.
 
-On a CPU, with a soft-cap, and where they are the fastest, this package's kernels run
-(_attention.py), which read the span of each token's document. Otherwise a GPU runs PyTorch's flash
-attention for sequences of different lengths. The host passes that the number of documents, because
-its grid and its workspace grow with that number (the backward's workspace by 128 rows for each
-document): to assume one document for each token would be too expensive. So BOUNDS waits for the
-GPU, once for each mask.
+On a CPU, with a soft-cap, and where they are the fastest (attention_choice.py), this package's
+kernels run (_attention.py), which read the span of each token's document. Otherwise a GPU runs
+PyTorch's flash attention for sequences of different lengths. The host passes that the number of
+documents, because its grid and its workspace grow with that number (the backward's workspace by 128
+rows for each document): to assume one document for each token would be too expensive. So BOUNDS
+waits for the GPU, once for each mask.
 """
 
 from __future__ import annotations
@@ -42,17 +42,14 @@ def _fake_bounds(begins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torc
             begins.new_empty((tokens, 2), dtype=torch.int32), torch.empty(2, dtype=torch.int64))
 
 
-def _is_own(query: torch.Tensor, softcap: float) -> bool:
-    return bool(softcap) or not query.is_cuda or kernels.is_fastest(query, query)
-
-
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor,
-               spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float
-               ) -> tuple[torch.Tensor, torch.Tensor]:
+               spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float,
+               is_own: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Causal attention of [tokens, heads, size] within documents, and the log-sum-exp of the scores
     in the layout of the kernel. Keys and values may have fewer heads. A query sees `window` tokens
-    in front of its own; -1: all. softcap: 0 for none."""
-    if _is_own(query, softcap):
+    in front of its own; -1: all. softcap: 0 for none. is_own: by the kernels of this package, which
+    a CPU and a soft-cap need."""
+    if is_own:
         made, sums = kernels.forward(query[None], key[None], value[None], spans, True,
                                      window + 1, softcap, scale)
         return made[0], sums[0]
@@ -65,18 +62,18 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, boun
 
 
 def _fake(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor,
-          spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float
-          ) -> tuple[torch.Tensor, torch.Tensor]:
+          spans: torch.Tensor, sizes: torch.Tensor, scale: float, window: int, softcap: float,
+          is_own: bool) -> tuple[torch.Tensor, torch.Tensor]:
     tokens, heads = query.shape[:2]
     return query.new_empty(query.shape), query.new_empty(
-        (tokens, heads) if _is_own(query, softcap) else (heads, tokens), dtype=torch.float32)
+        (tokens, heads) if is_own else (heads, tokens), dtype=torch.float32)
 
 
 def _backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
               made: torch.Tensor, sums: torch.Tensor, bounds: torch.Tensor, spans: torch.Tensor,
-              sizes: torch.Tensor, scale: float, window: int, softcap: float
+              sizes: torch.Tensor, scale: float, window: int, softcap: float, is_own: bool
               ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    if _is_own(query, softcap):
+    if is_own:
         found = kernels.backward(*(x[None] for x in (grad, query, key, value, made, sums)), spans,
                                  True, window + 1, softcap, scale)
         return tuple(x[0] for x in found[:3])
@@ -96,7 +93,7 @@ def _fake_backward(grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, v
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
-    *tensors, ctx.scale, ctx.window, ctx.softcap = inputs
+    *tensors, ctx.scale, ctx.window, ctx.softcap, ctx.is_own = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*tensors, *output)
 
@@ -104,7 +101,7 @@ def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
 def _gradients(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple:
     *tensors, bounds, spans, sizes, made, sums = ctx.saved_tensors
     return (*BACKWARD(grad, *tensors, made, sums, bounds, spans, sizes, ctx.scale, ctx.window,
-                      ctx.softcap), None, None, None, None, None, None)
+                      ctx.softcap, ctx.is_own), *[None] * 7)
 
 
 BOUNDS = register("document_bounds", _bounds, _fake_bounds, tags=_WAITS)

@@ -18,6 +18,7 @@ from coda_cpp.torch_backend import (
     attention, autocast, canonical, flex_checks, higher_order, loss_forms, row_order, strides,
     trace, writes)
 from coda_cpp.torch_backend import layout as layouts
+from coda_cpp.torch_backend.attention_choice import Choice
 from coda_cpp.torch_backend.importer import Importer
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood
 from coda_cpp.torch_backend.linears import WEIGHT
@@ -34,9 +35,9 @@ class Normal:
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
                  facts: Sequence[dict[str, Any]] | None = None,
                  kinds: dict[Any, fx.Graph] | None = None, around: Sequence[fx.Node] = (),
-                 checks: flex_checks.Checks | None = None) -> None:
+                 checks: flex_checks.Checks | None = None, choice: Choice | None = None) -> None:
         """`facts`: metadata of the inputs, if the module is a part of another module. `kinds`: see
-        trace.trace(). `around` and `checks`: see attention.Masks."""
+        trace.trace(). `around`, `checks` and `choice`: see attention.Masks."""
         facts = facts or [{NEEDS: _requires_grad(given),
                            WEIGHT: isinstance(given, torch.nn.Parameter)} for given in inputs]
         # Dynamo's fake tensors, whose sizes may be symbols; the inputs themselves are real tensors.
@@ -71,7 +72,8 @@ class Normal:
         canonical.merge_conversions(graph)
         row_order.rewrite(graph)
         loss_forms.rewrite(graph)
-        self.masks = attention.Masks(graph, self.calls, around, checks or flex_checks.Checks())
+        self.masks = attention.Masks(graph, self.calls, around, checks or flex_checks.Checks(),
+                                     choice or Choice())
         self.told = self.masks.tell()
         _mark_needs(graph, written.memory())
         self.refused: dict[fx.Node, str] = {}
