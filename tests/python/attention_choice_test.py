@@ -205,6 +205,15 @@ class OnANewGpu(unittest.TestCase):
                 self.assertEqual((getattr(report, name), self.timed.call_count), (0, count))
                 self.assertIn("PyTorch's are used", report.text())
 
+    def test_checkpointed_blocks(self):
+        model = llama(num_hidden_layers=2).train()
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        reports = self._trained(model, [padded(24)], 1e-3, 2e-3)
+        # PyTorch 2.11 makes a graph of its own of what follows checkpointed blocks.
+        self.assertEqual({report.padded for report in reports} - {0}, {2})
+        self.assertEqual(self.timed.call_count, 1)
+        self.assertEqual([len(report.notes) for report in reports if report.padded], [1])
+
     def test_lengths_that_vary_are_timed_with_the_current_one(self):
         batches = [padded(tokens) for tokens in (24, 31, 40)]
         reports = self._trained(llama(num_hidden_layers=1), batches, 1e-3, 2e-3, dynamic=True)

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
 import coda_cpp
-from coda_cpp.torch_backend import flex_checks
+from coda_cpp.torch_backend import attention, attention_choice, flex_checks
 from coda_cpp.torch_backend.flex_checks import Check, Form, Mask
 from coda_cpp.torch_backend.layout import NotUnderstood
 from compiled import SIZES, Recorder, ids, llama, system_compiler
@@ -211,6 +211,22 @@ class FlexAttention(unittest.TestCase):
                 torch.compile(call, backend=recorder)()
                 self.assertIn(reason, str(recorder.reports[0].left))
                 self.assertEqual(recorder.reports[0].flex, 0)
+
+    def test_on_a_gpu_without_experience_only_pytorchs_kernels_take_its_place(self):
+        numbers = torch.stack([numbers_of(9, 23)] * 2)
+        q, k, v = heads()
+        for mask, softcap, count in ((causal, 0.0, 1), (of_documents(numbers), 0.0, 1),
+                                     (of_documents(numbers), 0.7, 0), (causal, 0.7, 0),
+                                     (windowed(5), 0.0, 0)):
+            with self.subTest(softcap=softcap, count=count), unittest.mock.patch.object(
+                    attention_choice, "is_new_gpu", lambda device: True), \
+                    unittest.mock.patch.object(attention, "has_documents", lambda query: True):
+                torch._dynamo.reset()
+                self.check(
+                    formula(q, k, v, dense(mask, 2, T, T), softcap),
+                    lambda q, k, v, blocks, of=softcap: flex.flex_attention(
+                        q, k, v, capped(of) if of else None, blocks),
+                    q, k, v, blocks_of(mask, batch=2), count=count, cost_model=True)
 
     def test_a_check_holds_only_if_the_lists_give_the_form(self):
         draw, counts = random.Random(1), [0, 0]
