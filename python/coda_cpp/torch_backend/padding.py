@@ -30,7 +30,8 @@ def _spans(is_seen: torch.Tensor, before: int, behind: int) -> tuple[torch.Tenso
     place, begin = (is_seen.new_ones(size, dtype=torch.int64).cumsum(0) - 1
                     for size in (tokens, batch))
     begin = begin[:, None] * tokens
-    in_front = torch.nn.functional.pad(is_seen.cumsum(1), (1, 0))  # how many are seen
+    # How many are seen. pad() would fix a length that varies.
+    in_front = torch.cat([is_seen.new_zeros((batch, 1), dtype=torch.int64), is_seen.cumsum(1)], 1)
     count = in_front[:, -1:]
     # A hidden key is behind all that are seen and behind the hidden ones in front of it.
     inverse = torch.where(is_seen, in_front[:, :-1], count + place - in_front[:, :-1])
