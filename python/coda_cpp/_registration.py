@@ -31,10 +31,10 @@ def below(operator: Any, keyset: Any, *arguments: Any) -> Any:
         return operator.redispatch(keyset & _BELOW, *arguments)
 
 
-def needs_gradients(tensors: Sequence[Any]) -> bool:
+def needs_gradients(tensors: Sequence[torch.Tensor]) -> bool:
     # A function that is called under forward-mode differentiation raises PyTorch's error.
     return torch.autograd.forward_ad._current_level >= 0 or torch.is_grad_enabled() and any(
-        [isinstance(x, torch.Tensor) and x.requires_grad for x in tensors])
+        [x.requires_grad for x in tensors])
 
 
 def register(name: str, function: Callable, fake: Callable, schema: str = "",
@@ -82,6 +82,7 @@ def differentiate(operator: Any, function: Callable, save: Callable, gradients: 
         "forward": staticmethod(forward), "backward": staticmethod(backward)})
 
     def autograd(*given: Any) -> tuple[torch.Tensor, ...]:
-        return (differentiated.apply if needs_gradients(given[1:]) else plain)(*given)
+        tensors = [x for x in given if isinstance(x, torch.Tensor)]
+        return (differentiated.apply if needs_gradients(tensors) else plain)(*given)
 
     LIBRARY.impl(operator._schema.name.partition("::")[2], autograd, "Autograd", with_keyset=True)
