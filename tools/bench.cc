@@ -66,15 +66,17 @@ struct BenchFlags {
         ->delimiter(',')
         ->check(CLI::IsMember({"sustained", "cool", "interleaved"}))
         ->capture_default_str();
-    command.add_option("--seconds", seconds, "On a GPU: of each candidate, sustained, twice")
+    command
+        .add_option("--seconds", seconds,
+                    "On a GPU: seconds of a sustained run; each candidate has two")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    command.add_option("--rounds", rounds, "Of the other regimes, and on a CPU")
+    command.add_option("--rounds", rounds, "Rounds of the other regimes, and on a CPU")
         ->check(CLI::Range(1, 10000))
         ->capture_default_str();
     command
         .add_option("--limit", limit,
-                    "On a CPU: after so many seconds no further round begins, but for three")
+                    "On a CPU: no round begins after X seconds, except the first three")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     gpu.add_to(command,
@@ -240,20 +242,19 @@ void add_program_flags(CLI::App& command, ProgramBenchFlags& flags) {
       ->type_name("LIST");
   command
       .add_option("--storage", flags.storage,
-                  "bf16 or f16: matrices without a type in the file are stored so, as products on "
-                  "a GPU need it [as written]")
+                  "bf16 or f16: matrices without a type in the file are stored so, because GEMMs "
+                  "on a GPU need 16 bits [as written]")
       ->check(CLI::IsMember({"bf16", "f16"}));
   command
       .add_option("--tune", flags.tune,
-                  "On a GPU: also time so many other tile configurations, and show the fastest")
+                  "On a GPU: also time N other tile configurations, and show the fastest")
       ->capture_default_str();
-  command.add_flag(
-      "--fast-accumulation", flags.fast_accumulation,
-      "On a GPU: products of 8-bit operands are summed by the tensor cores alone, ours "
-      "and cuBLAS's, which keeps about 14 bits");
+  command.add_flag("--fast-accumulation", flags.fast_accumulation,
+                   "On a GPU: the tensor cores alone sum 8-bit GEMMs, ours and cuBLAS's; sums then "
+                   "keep about 14 bits");
   command.add_flag("--compare,!--alone", flags.compare,
                    "Also time its operations one by one and a copy of as many bytes [default]; "
-                   "--alone leaves them out");
+                   "--alone omits both");
   flags.bench.add_to(command);
 }
 
@@ -267,9 +268,9 @@ void add_program(CLI::App& bench) {
 
 void add_block(CLI::App& bench) {
   auto flags = std::make_shared<BlockFlags>();
-  CLI::App& command = *bench.add_subcommand(
-      "block",
-      "A LLaMA block without attention, beside its products alone (on a CPU: and unfused)");
+  CLI::App& command = *bench.add_subcommand("block",
+                                            "A LLaMA block without attention, compared with its "
+                                            "GEMMs alone, and on a CPU with its unfused plan");
   const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
   command.add_option("--tokens", flags->tokens, "Rows [16384 on a GPU, 1024 on a CPU]")
       ->check(at_least_1);
@@ -278,8 +279,10 @@ void add_block(CLI::App& bench) {
       ->capture_default_str();
   command.add_option("--mlp", flags->mlp, "Width of the MLP [2.75 times the hidden one]")
       ->check(at_least_1);
-  command.add_option("--heads", flags->heads, "Heads [of 128]")->check(at_least_1);
-  command.add_option("--kv-heads", flags->kv_heads, "Of keys and values [all]")->check(at_least_1);
+  command.add_option("--heads", flags->heads, "Heads [as many as give 128 columns to each]")
+      ->check(at_least_1);
+  command.add_option("--kv-heads", flags->kv_heads, "Key-value heads [as many as heads]")
+      ->check(at_least_1);
   command
       .add_option("--dtype", flags->dtype, "Storage: bf16, fp32 on a CPU, or a recipe of 8 bits")
       ->check(type_or_recipe({"fp32", "bf16"}))
@@ -289,10 +292,11 @@ void add_block(CLI::App& bench) {
       ->capture_default_str();
   command
       .add_option("--objective", flags->objective,
-                  "What comes first, saved memory or speed [speed on a GPU, memory on a CPU]")
+                  "What to minimise: memory (saved for the backward) or speed (time) [speed on a "
+                  "GPU, memory on a CPU]")
       ->check(CLI::IsMember({"memory", "speed"}));
   command.add_flag("--steps", flags->steps,
-                   "On a GPU: also each step of the plan by itself, beside its products");
+                   "On a GPU: also time each plan step alone, compared with its GEMMs");
   flags->bench.add_to(command);
   command.callback([flags] { bench_block(*flags); });
 }
@@ -309,10 +313,10 @@ void add_start(CLI::App& bench) {
 
 void add_bench(CLI::App& app) {
   auto flags = std::make_shared<ProgramBenchFlags>();
-  CLI::App& command = *app.add_subcommand(
-      "bench",
-      "A program's time beside that of its product alone, its operations one by one and a copy of "
-      "its bytes; or a block's beside its products");
+  CLI::App& command =
+      *app.add_subcommand("bench",
+                          "Compares a program's time with its GEMM alone, its operations one by "
+                          "one and a copy of its bytes; or a block's time with its GEMMs");
   command.add_option("file", flags->file, "The program (.coda)")->type_name("FILE");
   add_program_flags(command, *flags);
   command.require_subcommand(0, 1);

@@ -53,10 +53,10 @@ double ms_since(Clock::time_point start) {
 // Runs `part` in a new process with this cache and returns its result.
 Json in_its_own_process(const std::string& cache, const std::function<Json()>& part) {
   int ends[2];
-  require(pipe(ends) == 0, "cannot make a pipe for a process of its own");
+  require(pipe(ends) == 0, "cannot make a pipe for a new process");
   std::fflush(stdout);
   const pid_t child = fork();
-  require(child >= 0, "cannot start a process of its own");
+  require(child >= 0, "cannot start a new process");
   if (child == 0) {
     close(ends[0]);
     setenv("CODA_CACHE_DIR", cache.c_str(), 1);

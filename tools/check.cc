@@ -76,7 +76,8 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
     wanted.push_back(
         wanted_by(text, [text](const Arrays& known) { return evaluate_formula(text, known); }));
   }
-  if (!wanted.empty()) output.begin("the formula beside what is stored, both in float64");
+  if (!wanted.empty())
+    output.begin("the formula compared with the stored tensors, both in float64");
   for (const Wanted& one : wanted) {
     // Scaled inputs are compared only at the ragged sizes, because other sizes would find nothing
     // more.
@@ -136,7 +137,7 @@ void check_results(const std::vector<Program>& programs, const CheckFlags& flags
   if (flags.expected.empty()) return;
   const Arrays inputs = read_all_arrays(flags.inputs, programs);
   const DimValues sizes = sizes_of_inputs(programs, inputs, given);
-  output.begin("given results beside what is stored in float64 of given inputs");
+  output.begin("the given results compared with the stored tensors, in float64");
   output.add(sizes, compare_with_results(programs, sizes, inputs,
                                          read_all_arrays(flags.expected, programs),
                                          flags.tolerance.value_or(usual_tolerance(programs))));
@@ -150,7 +151,7 @@ void check_as_backward(const std::vector<Program>& programs, const CheckFlags& f
   all.insert(all.end(), forward.begin(), forward.end());
   DimValues sizes = small_sizes(factors_of(all));
   for (const auto& [symbol, size] : given) sizes[symbol] = size;
-  output.begin("the gradients beside finite differences of the forward, both in float64");
+  output.begin("the gradients compared with finite differences of the forward, both in float64");
   output.add(sizes, check_written_backward(forward, programs, sizes, flags.seed), false);
 }
 
@@ -227,31 +228,31 @@ void run(const CheckFlags& flags) {
 
 void add_check(CLI::App& app) {
   auto flags = std::make_shared<CheckFlags>();
-  CLI::App& command = *app.add_subcommand(
-      "check",
-      "Whether programs compute what their author means, and whether the backends compute what "
-      "they say: random inputs against float64");
+  CLI::App& command =
+      *app.add_subcommand("check",
+                          "Checks programs on random inputs against float64: do they compute what "
+                          "you mean (--formula), and do the backends compute them correctly?");
   command
-      .add_option("programs", flags->files,
-                  "Files of programs (.coda), one behind the other, or of a graph")
+      .add_option(
+          "programs", flags->files,
+          "Files of programs (.coda), in the order in which they run, or the file of a graph")
       ->required()
       ->type_name("FILE");
   command
-      .add_option(
-          "--formula", flags->formulas,
-          "What a stored tensor should be, as NumPy has it: \"out = silu(x @ w.T)\"; or a "
-          "file of such lines (.txt), or a Python function (model.py:function). May be given "
-          "several times")
+      .add_option("--formula", flags->formulas,
+                  "The value that a stored tensor should have, in NumPy's notation: \"out = silu(x "
+                  "@ w.T)\"; or a file of such lines (.txt), or a Python function "
+                  "(model.py:function). May be given several times")
       ->type_name("TEXT")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
-  add_array_files(command, "--in", flags->inputs, "Inputs whose results --expect has");
-  add_array_files(command, "--expect", flags->expected, "What is wanted of the inputs of --in");
+  add_array_files(command, "--in", flags->inputs, "Inputs for the results of --expect");
+  add_array_files(command, "--expect", flags->expected, "Expected results for the inputs of --in");
   command
-      .add_option("--backward-of", flags->backward_of,
-                  "The forward (.coda) whose backward the programs are: what they store as "
-                  "grad_to_NAME or dNAME is compared with its finite differences. May be given "
-                  "several times")
+      .add_option(
+          "--backward-of", flags->backward_of,
+          "The forward (.coda): the programs are its backward, and the tensors grad_to_NAME or "
+          "dNAME that they store are compared with finite differences. May be given several times")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
@@ -268,24 +269,24 @@ void add_check(CLI::App& app) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  command.add_option("--backend", flags->backend, "cpu or gpu [all that there are]")
+  command.add_option("--backend", flags->backend, "cpu or gpu [all available]")
       ->check(CLI::IsMember({"cpu", "gpu"}));
   add_target(command, flags->target);
   command
-      .add_option(
-          "--storage", flags->storage,
-          "bf16 or f16: matrices without a type in the files are stored so, as products on a GPU "
-          "need it [as written]")
+      .add_option("--storage", flags->storage,
+                  "bf16 or f16: matrices without a type in the files are stored so, because GEMMs "
+                  "on a GPU need 16 bits [as written]")
       ->check(CLI::IsMember({"bf16", "f16"}));
   command
       .add_option("--configurations", flags->configurations,
-                  "Ways to cut it into tiles whose bits are compared")
+                  "Number of tile configurations whose results must be bitwise equal")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command.add_option("--seed", flags->seed, "Of the inputs")->capture_default_str();
-  command.add_flag("--backward,!--no-backward", flags->backward,
-                   "Whether the derived backward is that of finite differences [it is checked]");
-  command.add_flag("--brief", flags->brief, "Leave the mathematics out");
+  command.add_flag(
+      "--backward,!--no-backward", flags->backward,
+      "Whether the derived backward is compared with finite differences [it is compared]");
+  command.add_flag("--brief", flags->brief, "Omit the mathematics");
   command.add_flag("--json", flags->json, "Print one JSON object");
   command.callback([flags] { run(*flags); });
 }

@@ -56,15 +56,15 @@ void run(const CompileFlags& flags) {
 
 void add_compile(CLI::App& app) {
   auto flags = std::make_shared<CompileFlags>();
-  CLI::App& command = *app.add_subcommand(
-      "compile", "Fill the cache with the kernels of programs or of a model's step; needs no GPU");
+  CLI::App& command = *app.add_subcommand("compile",
+                                          "Fills the kernel cache with the kernels of programs, or "
+                                          "of a model's training step; needs no GPU");
   flags->programs.add_to(command);
-  command.add_option("--threads", flags->threads, "At once [all cores]");
+  command.add_option("--threads", flags->threads, "Kernels compiled at once [all cores]");
   command
-      .add_option(
-          "--multiprocessors", flags->multiprocessors,
-          "Of the GPU that will run them: H100 and H200 have 132, the PCIe card 114 [as the "
-          "card of --gpu, else as the first of its kind]")
+      .add_option("--multiprocessors", flags->multiprocessors,
+                  "Multiprocessors of the GPU that will run the kernels: H100 and H200 have 132, "
+                  "the PCIe card 114 [as the card of --gpu, else as the first of its kind]")
       ->check(CLI::Range(1, 1024));
   command.add_flag("--json", flags->as_json, "Print one JSON object");
   command.callback([flags] { run(*flags); });

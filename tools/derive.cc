@@ -457,13 +457,14 @@ void run(const DeriveFlags& flags) {
 
 void add_derive(CLI::App& app) {
   auto flags = std::make_shared<DeriveFlags>();
-  CLI::App& command = *app.add_subcommand("derive",
-                                          "The backward of programs as programs: the gradients of "
-                                          "all that they read, from those of all "
-                                          "that they store");
+  CLI::App& command =
+      *app.add_subcommand("derive",
+                          "The backward of programs, as programs: from the gradients of the stored "
+                          "tensors to the gradients of the inputs");
   command
-      .add_option("programs", flags->programs,
-                  "Files of programs (.coda), one behind the other, or of a graph")
+      .add_option(
+          "programs", flags->programs,
+          "Files of programs (.coda), in the order in which they run, or the file of a graph")
       ->required()
       ->type_name("FILE");
   command

@@ -55,8 +55,8 @@ void add_emit(CLI::App& app) {
       "emit", "The CUDA kernels of programs, or of a model's training step in bf16, as text");
   flags->programs.add_to(command);
   command.add_flag("--choices", flags->choices,
-                   "Only list the tiles that the products can be made with: which is taken and "
-                   "why, then all, best first by the model");
+                   "Only list the configurations of each GEMM: the chosen one and why, then all, "
+                   "in the order of the cost model");
   command.callback([flags] { run(*flags); });
 }
 

@@ -150,13 +150,14 @@ void run(const ExplainFlags& flags) {
 void add_explain(CLI::App& app) {
   auto flags = std::make_shared<ExplainFlags>();
   flags->model.sizes.layers = 1;
-  CLI::App& command = *app.add_subcommand(
-      "explain",
-      "The plan of a model, or of programs: epilogues, bytes, flops and time, fused and unfused, "
-      "and why each operation stands where it stands");
+  CLI::App& command =
+      *app.add_subcommand("explain",
+                          "The plan of a model, or of programs: epilogues, bytes, flops and time, "
+                          "fused and unfused, and the reason for the place of each operation");
   command
       .add_option("programs", flags->programs,
-                  "Files of programs (.coda), one behind the other, or of a graph; none: a model")
+                  "Files of programs (.coda), in the order in which they run, or the file of a "
+                  "graph; none: a model")
       ->type_name("FILE");
   command.add_option("--sizes", flags->sizes, "Sizes of the programs' symbols: M=2048,D=576")
       ->delimiter(',')
@@ -170,9 +171,9 @@ void add_explain(CLI::App& app) {
       ->check(at_least_1)
       ->capture_default_str();
   command
-      .add_option(
-          "--accumulate", flags->accumulate,
-          "Passes of a training step; with more than one, gradients have memory of their own")
+      .add_option("--accumulate", flags->accumulate,
+                  "Microbatches per training step; with more than one, gradients do not share "
+                  "memory with activations")
       ->check(at_least_1)
       ->capture_default_str();
   command.add_option("--sequence", flags->sequence, "Tokens of each")
@@ -180,18 +181,20 @@ void add_explain(CLI::App& app) {
       ->capture_default_str();
   command
       .add_option("--loss-rows", flags->loss_rows,
-                  "Tokens whose logits are made and consumed at once, a multiple of 64; 0: all "
-                  "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
+                  "Tokens whose logits are in memory at once, a multiple of 64; 0: all [all up to "
+                  "256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}));
   command
       .add_option("--dtype", flags->dtype,
-                  "Storage of weights and activations: fp32 or bf16; fp8: bf16 with products in 8 "
-                  "bits, but for the gradient of the head's weight; fp8-kept: as fp8, and values "
+                  "Storage of weights and activations: fp32 or bf16; fp8: bf16 with GEMMs in 8 "
+                  "bits, except the gradient of the head's weight; fp8-kept: as fp8, and values "
                   "that only the backward's epilogues read are saved in 8 bits [fp32; of files the "
                   "16 bits that their products read]")
       ->check(type_or_recipe({"fp32", "bf16"}));
   add_fp8_except_flag(command, flags->fp8_except);
-  command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
+  command
+      .add_option("--objective", flags->objective,
+                  "What to minimise: memory (saved for the backward) or speed (time)")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
   add_expert_capacity_flag(command, flags->expert_capacity);
@@ -202,7 +205,7 @@ void add_explain(CLI::App& app) {
   add_target(command, flags->target);
   command.add_flag("--measure", flags->measure,
                    "Run it here, on the CPU, and show each step's time");
-  command.add_flag("--brief", flags->brief, "Leave the programs out, show the table of steps");
+  command.add_flag("--brief", flags->brief, "Show the table of steps without the programs");
   command.add_flag("--json", flags->json, "Everything as one JSON object");
   command.callback([flags] { run(*flags); });
 }

@@ -72,10 +72,9 @@ DType storage_type(const std::string& name) { return name == "fp32" ? DType::f32
 
 CLI::Option* add_fp8_except_flag(CLI::App& command, std::string& value) {
   return command
-      .add_option(
-          "--fp8-except", value,
-          "With products in 8 bits: weights whose products stay in bf16, divided by commas; "
-          "* stands for any letters: model.layers.0.*,model.layers.15.*")
+      .add_option("--fp8-except", value,
+                  "With GEMMs in 8 bits: weights whose GEMMs stay in bf16, separated by commas; * "
+                  "stands for any characters: model.layers.0.*,model.layers.15.*")
       ->type_name("NAMES");
 }
 
@@ -90,8 +89,8 @@ std::vector<std::string> names_in(const std::string& list) {
 CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value) {
   return command
       .add_option("--expert-capacity", value,
-                  "Of a mixture of experts: each expert computes only the rows that chose it, at "
-                  "most this times the mean number; 0: each computes all rows [0]")
+                  "For a mixture of experts: each expert computes only the rows that chose it, at "
+                  "most X times the mean number of rows; 0: each computes all rows [0]")
       ->check(number_within(0, 1e6));
 }
 

@@ -42,7 +42,7 @@ void run(const FmtFlags& flags) {
 void add_fmt(CLI::App& app) {
   auto flags = std::make_shared<FmtFlags>();
   CLI::App& command = *app.add_subcommand(
-      "fmt", "Lay program files out as all are, with their comments; print which changed");
+      "fmt", "Formats program files and keeps their comments; prints the names of changed files");
   command
       .add_option("programs", flags->files,
                   "Files of programs or graphs (.coda), replaced where they differ")

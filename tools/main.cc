@@ -27,20 +27,20 @@ constexpr const char* kAbout =
 constexpr const char* kExamples = R"(
 Examples:
   coda train --data book.txt --out out/book        train on a text; Ctrl-C saves and stops
-  coda train --data book.txt --out out/book --resume     go on where it stopped
-  coda sample out/book --prompt 'Once '            let it write
-  coda eval out/book --data other.txt              loss, perplexity, bits a byte
+  coda train --data book.txt --out out/book --resume     continue a run
+  coda sample out/book --prompt 'Once '            generate text
+  coda eval out/book --data other.txt              loss, perplexity, bits per byte
   coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
 )";
 // Examples in the help of each command, instead of the general ones.
 constexpr const char* kTrainExamples = R"(
 Examples:
   coda train --data book.txt --out out/book        Ctrl-C saves and stops
-  coda train --data book.txt --out out/book --resume     go on where it stopped
+  coda train --data book.txt --out out/book --resume     continue a run
 )";
 constexpr const char* kEvalExamples = R"(
 Examples:
-  coda eval out/book --data other.txt              loss, perplexity, bits a byte
+  coda eval out/book --data other.txt              loss, perplexity, bits per byte
 )";
 constexpr const char* kSampleExamples = R"(
 Examples:
@@ -53,14 +53,14 @@ Examples:
 )";
 constexpr const char* kDeriveExamples = R"(
 Examples:
-  coda derive mine.coda > back.coda                the backward, as programs of one file
+  coda derive mine.coda > back.coda                the backward, as programs in one file
   coda derive mine.coda --gradients x,w --objective speed
-  coda check back.coda --backward-of mine.coda     is it right, also when it was edited?
+  coda check back.coda --backward-of mine.coda     is the backward right, also after edits?
 )";
 constexpr const char* kFmtExamples = R"(
 Examples:
   coda fmt mine.coda
-  coda fmt --check programs/*.coda                 which are laid out otherwise?
+  coda fmt --check programs/*.coda                 which are not formatted?
 )";
 constexpr const char* kInfoExamples = R"(
 Examples:
@@ -78,7 +78,7 @@ Examples:
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
   coda check mine.coda --formula "out = silu(x @ wg.T) * (x @ wu.T)"
   coda check mine.coda --in x.npz --expect y.npz   given inputs, given results
-  coda check back.coda --backward-of mine.coda     a backward of one's own
+  coda check back.coda --backward-of mine.coda     a hand-written backward
 )help";
 constexpr const char* kRunExamples = R"(
 Examples:
@@ -88,7 +88,7 @@ Examples:
 constexpr const char* kBenchExamples = R"(
 Examples:
   coda bench programs/swiglu.coda --sizes M=1024,N=1536,K=512
-  coda bench block --hidden 1024 --tokens 2048     beside its products alone
+  coda bench block --hidden 1024 --tokens 2048     compared with its GEMMs alone
   coda bench start                                 on a GPU: first calls, a warm start, a launch
 )";
 constexpr const char* kCompileExamples = R"(
@@ -102,9 +102,9 @@ Examples:
   coda tune --config out/book --batch 8 --list     what would be timed; needs no GPU
 )";
 constexpr const char* kFacts = R"(
-Threads: one a core, or as many as OMP_NUM_THREADS says; results do not depend on it.
-Exit status: 0 done, 1 it failed, 2 the command line was wrong, 130 stopped by Ctrl-C.
-`coda COMMAND --help` says everything about a command.)";
+Threads: one per core, or OMP_NUM_THREADS; results do not depend on it.
+Exit status: 0 success, 1 failure, 2 wrong command line, 130 stopped by Ctrl-C.
+`coda COMMAND --help` describes a command.)";
 
 // Formats option help: names, kind of value, wrapped text, [the default].
 class HelpFormatter : public CLI::Formatter {

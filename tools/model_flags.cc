@@ -75,7 +75,7 @@ void ModelFlags::add_to(CLI::App& command) {
   option("--head-size", head_dim, "Columns of a head [hidden / heads]");
   option("--mlp", mlp, "Width of the MLP [8/3 of hidden to a multiple of 32; gpt2: 4 hidden]");
   option("--vocab", sizes.vocab, "Token ids; bytes are 256")->capture_default_str();
-  option("--max-positions", max_positions, "Longest sequence the model is made for [--sequence]");
+  option("--max-positions", max_positions, "Longest sequence of the model [--sequence]");
   option("--eps", sizes.eps, "Added to a norm's mean square")->capture_default_str();
   option("--rope-theta", sizes.rope_theta, "RoPE's base")->capture_default_str();
   command

@@ -57,15 +57,17 @@ SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues&
 ProgramFlags::ProgramFlags() { model.sizes.layers = 1; }
 
 void ProgramFlags::add_to(CLI::App& command) {
-  command.add_option("programs", files, "Files of programs (.coda), or of a graph; none: a model")
+  command
+      .add_option("programs", files,
+                  "Files of programs (.coda), or the file of a graph; none: a model")
       ->type_name("FILE");
   command.add_option("--sizes", sizes, "Sizes of the programs' symbols: M=2048,D=576")
       ->delimiter(',')
       ->type_name("LIST");
   command
       .add_option("--storage", storage,
-                  "bf16 or f16: matrices without a type in the files are stored so, as products "
-                  "need it [as written]")
+                  "bf16 or f16: matrices without a type in the files are stored so, because GEMMs "
+                  "need 16 bits [as written]")
       ->check(CLI::IsMember({"bf16", "f16"}));
   model.add_to(command);
   const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
@@ -73,13 +75,14 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--sequence", sequence, "Tokens of each")
       ->check(at_least_1)
       ->capture_default_str();
-  command
-      .add_option("--dtype", dtype, "Of a model's step: bf16, or a recipe of products in 8 bits")
+  command.add_option("--dtype", dtype, "For a model's step: bf16, or a recipe of GEMMs in 8 bits")
       ->check(type_or_recipe({"bf16"}))
       ->capture_default_str();
   add_expert_capacity_flag(command, expert_capacity);
   add_recompute_flag(command, recompute);
-  command.add_option("--objective", objective, "What comes first, saved memory or speed")
+  command
+      .add_option("--objective", objective,
+                  "What to minimise: memory (saved for the backward) or speed (time)")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
   gpu.add_to(command, "The card that will run it, by name: rtx4090 (docs/gpus.md) [H200]");

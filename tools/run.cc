@@ -64,13 +64,13 @@ void run(const RunFlags& flags) {
 
 void add_run(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App& command = *app.add_subcommand(
-      "run",
-      "Runs programs, or a graph, on given inputs, whose shapes give the sizes, and writes what "
-      "they store");
+  CLI::App& command = *app.add_subcommand("run",
+                                          "Runs programs, or a graph, on given inputs and writes "
+                                          "the stored tensors; the inputs' shapes give the sizes");
   command
-      .add_option("programs", flags->files,
-                  "Files of programs (.coda), one behind the other, or of a graph")
+      .add_option(
+          "programs", flags->files,
+          "Files of programs (.coda), in the order in which they run, or the file of a graph")
       ->required()
       ->type_name("FILE");
   add_array_files(command, "--in", flags->inputs, "The inputs by the names of their tensors")

@@ -63,37 +63,38 @@ void run(SampleFlags flags) {
 
 void add_sample(CLI::App& app) {
   auto flags = std::make_shared<SampleFlags>();
-  CLI::App& command = *app.add_subcommand("sample", "Text that a checkpoint writes");
+  CLI::App& command = *app.add_subcommand("sample", "Generates text with a checkpoint");
   command.add_option("checkpoint", flags->folder, "A Hugging Face folder")->required();
   auto* prompt =
-      command.add_option("--prompt", flags->prompt, "What to go on from [the start of a text]");
+      command.add_option("--prompt", flags->prompt, "The text to continue [the start of a text]");
   command.add_option("--prompt-ids", flags->prompt_ids, "The same as token ids: 12,7,99")
       ->delimiter(',')
       ->excludes(prompt);
   const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
-  command.add_option("--tokens", flags->count, "Tokens to write")
+  command.add_option("--tokens", flags->count, "Tokens to generate")
       ->check(at_least_1)
       ->capture_default_str();
   command.add_flag("--print-ids", flags->prints_ids, "Print token ids instead of text");
-  command.add_flag("--no-stop", flags->ignores_end, "Go on where the model ends its text");
+  command.add_flag("--no-stop", flags->ignores_end, "Continue after the token that ends a text");
   command
-      .add_option(
-          "--context", flags->context,
-          "Tokens that the model sees; when they are full the older half is left out [all, up to "
-          "its longest sequence]")
+      .add_option("--context", flags->context,
+                  "Largest number of tokens that the model sees; a longer text loses its older "
+                  "half [all, up to its longest sequence]")
       ->check(at_least_1);
   command.add_option("--temperature", flags->options.temperature, "0: always the likeliest token")
       ->check(number_within(0, 100))
       ->capture_default_str();
-  command.add_option("--top-k", flags->options.top_k, "Only among the k likeliest; 0: among all")
+  command
+      .add_option("--top-k", flags->options.top_k,
+                  "Choose among the k likeliest tokens; 0: among all")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str();
   command
       .add_option("--top-p", flags->options.top_p,
-                  "And of these among the likeliest that have this share of the probability")
+                  "Of these, only the likeliest that together have this probability")
       ->check(number_within(0, 1))
       ->capture_default_str();
-  command.add_option("--seed", flags->options.seed, "Another seed, another text")
+  command.add_option("--seed", flags->options.seed, "Seed of the random choices")
       ->check(whole_number())
       ->capture_default_str();
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")

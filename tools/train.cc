@@ -173,20 +173,19 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
   command.add_option("--out", f.out, "The run's folder, for checkpoints and the loss curve")
       ->type_name("FOLDER")
       ->capture_default_str();
-  command.add_flag(
-      "--resume", f.resume,
-      "Go on from the newest checkpoint in --out, with the settings it was started "
-      "with and the --data that is given again; weights come out bitwise as if it had "
-      "not stopped, unless --batch and --accumulate split a step otherwise, or --steps "
-      "makes the run longer or shorter");
-  command.add_flag("--overwrite", f.overwrite, "Start anew although --out has a run");
+  command.add_flag("--resume", f.resume,
+                   "Continue from the newest checkpoint in --out, with the settings of the run's "
+                   "start; --data must be given again. The final weights are bitwise those of an "
+                   "uninterrupted run, unless --batch and --accumulate divide a step differently "
+                   "or --steps changes the length of the run");
+  command.add_flag("--overwrite", f.overwrite, "Start a new run although --out has one");
   command.add_option("--save-every", f.save_every, "Steps from one checkpoint to the next")
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
       ->capture_default_str();
-  command.add_option("--sample", f.sample_tokens, "Tokens of text to write at the end; 0: none")
+  command.add_option("--sample", f.sample_tokens, "Tokens of text to generate at the end; 0: none")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str();
-  command.add_option("--prompt", f.prompt, "What that text goes on from [a new line]");
+  command.add_option("--prompt", f.prompt, "The prompt of this text [a new line]");
   f.device.add_to(command);
   command
       .add_option("--memory", f.memory,
@@ -194,8 +193,8 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       ->check(number_within(1e-3, 1e6));
   command
       .add_option("--gpus", f.gpus,
-                  "GPUs of this machine, each with a share of --batch and a process of its own. "
-                  "Under torchrun, srun or mpirun the processes are theirs")
+                  "GPUs of this machine; each has one process and a share of --batch. torchrun, "
+                  "srun and mpirun start the processes themselves")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
@@ -204,8 +203,8 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       ->check(CLI::Range(1, 1024));
   command
       .add_option("--profile", f.profile,
-                  "Write what the fifth step of this start does when, as a trace for "
-                  "chrome://tracing or ui.perfetto.dev")
+                  "Write a timeline of the fifth step after the start, for chrome://tracing or "
+                  "ui.perfetto.dev")
       ->type_name("FILE");
   command.add_flag("--report", f.report,
                    "At the end compare with xz -9 on the held-out text, and with the unfused plan");
@@ -218,23 +217,22 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
     return command.add_option(name, value, help)->capture_default_str()->group("Training");
   };
   option("--steps", f.steps, "Steps, from the first to the last")->check(at_least_1);
-  option("--batch", f.batch, "Sequences of a pass")->check(at_least_1);
-  option("--accumulate", f.accumulate, "Passes of a step")->check(at_least_1);
+  option("--batch", f.batch, "Sequences per microbatch")->check(at_least_1);
+  option("--accumulate", f.accumulate, "Microbatches per step")->check(at_least_1);
   option("--sequence", f.sequence, "Tokens of a sequence")->check(at_least_1);
   command
       .add_option("--loss-rows", f.loss_rows,
-                  "Tokens whose logits are made and consumed at once, a multiple of 64; 0: all "
-                  "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
+                  "Tokens whose logits are in memory at once, a multiple of 64; 0: all [all up to "
+                  "256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
   add_expert_capacity_flag(command, f.expert_capacity)->group("Training");
   add_recompute_flag(command, f.recompute)->group("Training");
   add_layers_on_host_flag(command, f.layers_on_host)->group("Training");
-  option(
-      "--dtype", f.dtype,
-      "fp32; bf16 with fp32 master weights and gradients; fp8: bf16 with products in 8 bits, but "
-      "for the gradient of the head's weight; fp8-kept: as fp8, and values that only the "
-      "backward's epilogues read are saved in 8 bits")
+  option("--dtype", f.dtype,
+         "fp32; bf16 with fp32 master weights and gradients; fp8: bf16 with GEMMs in 8 bits, "
+         "except the gradient of the head's weight; fp8-kept: as fp8, and values that only the "
+         "backward's epilogues read are saved in 8 bits")
       ->check(type_or_recipe({"fp32", "bf16"}));
   add_fp8_except_flag(command, f.fp8_except)->group("Training");
   option("--seed", f.seed, "Of initial weights and of the order of the data")
@@ -244,15 +242,15 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   for (const OptimizerKind& kind : optimizer_kinds())
     if (kind.rate != 1) rates += fmt::format("; {}: {} times as much", kind.name, kind.rate);
   command.add_option("--lr", f.rate, rates + "]")->check(not_negative)->group("Training");
-  option("--final-lr", f.final_rate, "Share of it that is left at the last step")
-      ->check(number_within(0, 1));
+  option("--final-lr", f.final_rate, "Share of --lr at the last step")->check(number_within(0, 1));
   command
       .add_option("--warmup", f.warmup,
-                  "Steps to the peak; then half a cosine down [a tenth of all, at most 100]")
+                  "Steps until the peak; then the rate falls by half a cosine [a tenth of all, at "
+                  "most 100]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
   option("--clip", f.clip, "Largest norm of the gradients; 0: any")->check(not_negative);
-  option("--held-out", f.held_out, "Share of the data, from its end, that is not trained on")
+  option("--held-out", f.held_out, "Share of the data, at its end, that is not used for training")
       ->check(number_within(0, 0.9));
   command
       .add_option("--eval-every", f.eval_every,
@@ -261,8 +259,8 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       ->group("Training");
   command
       .add_option("--tokenizer", f.tokenizer,
-                  "A tokenizer.json, or a folder with one: texts are read by it, and it is kept in "
-                  "the checkpoints [that of --init; else a token is a byte]")
+                  "A tokenizer.json, or a folder with one, for the texts; checkpoints contain a "
+                  "copy [that of --init; else a token is a byte]")
       ->type_name("PATH")
       ->group("Data");
   command
@@ -338,8 +336,8 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   auto& options = plan.state.options;
   const auto require_state = [&](bool holds, const std::string& problem) {
     require(holds, printable(*plan.resumed / "run_state.json") + ": " + problem +
-                       " (the file was changed: remove this checkpoint's folder to go on from the "
-                       "one before it)");
+                       " (the file was changed: remove this checkpoint's folder to continue from "
+                       "the one before it)");
   };
   const std::string kind = options.contains("ids") ? "ids" : "data";
   require_state(options.contains(kind), "'options' has no 'data'");
@@ -435,9 +433,10 @@ void require_no_sizes(const CLI::App& command) {
 
 void require_no_run(const TrainFlags& flags) {
   const auto old = newest_checkpoint(flags.out);
-  require(!old || flags.overwrite,
-          printable(flags.out) + ": there is a run already, with " + (old ? printable(*old) : "") +
-              " (go on with --resume, start anew with --overwrite, or choose another --out)");
+  require(
+      !old || flags.overwrite,
+      printable(flags.out) + ": there is a run already, with " + (old ? printable(*old) : "") +
+          " (continue with --resume, start a new run with --overwrite, or choose another --out)");
 }
 
 // The shared objects of a run's processes; a single process has a backend and no communicator.

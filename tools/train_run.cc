@@ -117,7 +117,8 @@ class Run {
       remove_debris(plan_.out);
     }
     if (plan_.communicator != nullptr)
-      plan_.communicator->set_remedy("go on from the newest checkpoint in " + printable(plan_.out));
+      plan_.communicator->set_remedy("continue from the newest checkpoint in " +
+                                     printable(plan_.out));
     fmt::print("{}: {} parameters, {}\n", description_of(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
@@ -127,7 +128,7 @@ class Run {
                s.tokens_of_step(), s.batch * s.accumulate, s.sequence);
     if (!backend_->is_on_host() && is_first()) fmt::print("on {}\n", describe_gpu());
     if (world() > 1) {
-      fmt::print("{} processes, {} sequences of a pass each\n", world(), s.own_batch());
+      fmt::print("{} processes, {} sequences of a microbatch each\n", world(), s.own_batch());
       fmt::print("{}\n", trainer_.exchange_text());
     }
     const Session& session = trainer_.session();
@@ -286,7 +287,7 @@ class Run {
   void say_stopped() {
     if (!is_first()) return;
     const std::string text =
-        fmt::format("stopped after step {}, saved {}; go on with: {}", trainer_.step_count,
+        fmt::format("stopped after step {}, saved {}; continue with: {}", trainer_.step_count,
                     printable(checkpoint_), plan_.go_on_with);
     progress_.note(text);
     if (is_output_lost()) fmt::print(stderr, "coda: {}\n", text);

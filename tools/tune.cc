@@ -92,18 +92,21 @@ void run(const TuneFlags& flags) {
 void add_tune(CLI::App& app) {
   auto flags = std::make_shared<TuneFlags>();
   CLI::App& command = *app.add_subcommand(
-      "tune", "Time configurations of kernels on this GPU, and keep the fastest for later runs");
+      "tune", "Times configurations of kernels on this GPU, and stores the fastest for later runs");
   flags->programs.add_to(command);
-  command.add_option("--most", flags->options.most, "Configurations: the best by the model")
+  command
+      .add_option("--most", flags->options.most,
+                  "Number of configurations to time, the best by the cost model")
       ->check(CLI::Range(1, 200))
       ->capture_default_str();
   command
       .add_option("--seconds", flags->options.seconds,
-                  "For each of the three fastest, twice; a sixth of it for the others")
+                  "Seconds for each of the three fastest, twice; a sixth of this for the others")
       ->check(CLI::Range(0.001, 60.0))
       ->capture_default_str();
   command.add_flag("--json", flags->as_json, "Print one JSON object a kernel");
-  command.add_flag("!--no-keep", flags->options.keeps, "Only print what was measured");
+  command.add_flag("!--no-keep", flags->options.keeps,
+                   "Print the measurements and do not store them");
   command.add_flag("--list", flags->lists, "Only list what would be timed; needs no GPU");
   command.callback([flags] { run(*flags); });
 }

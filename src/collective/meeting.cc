@@ -157,7 +157,7 @@ class Reception {
       // A process that knows the secret answers at once, so the longest silent connection is a
       // stranger.
       if (guests_.size() == kMostGuests) {
-        notice_stranger(guests_.front(), "it has said nothing while many others came");
+        notice_stranger(guests_.front(), "it was silent while many others connected");
         guests_.pop_front();
       }
       Guest guest{std::move(*socket), "", random_secret(), in(kGuestPatience)};
@@ -181,9 +181,9 @@ class Reception {
     }
     if (is_open && Clock::now() < guest.patience) return true;
     if (guest.inbox.is_broken())
-      turn_away(guest, "what it says is not what a process of coda says");
+      reject(guest, "its message is not one of coda");
     else if (is_open)
-      notice_stranger(guest, "it does not say who it is");
+      notice_stranger(guest, "it does not identify itself");
     return false;
   }
 
@@ -191,18 +191,18 @@ class Reception {
     const auto text = behind_greeting(message.text);
     const size_t end = text ? text->find('\n') : std::string::npos;
     if (end == std::string::npos || (message.kind != 'H' && message.kind != 'D'))
-      return turn_away(guest, "what it says is not what a process of this version of coda says");
+      return reject(guest, "its message is not one of this version of coda");
     const std::string body = text->substr(end + 1);
     const auto hello = hello_of(body);
     if (!is_same_hash(text->substr(0, end),
                       proof_of(place_.secret, message.kind, guest.nonce, body))) {
       if (!hello || hello->has_secret == secret_text(place_))
-        return turn_away(guest, "it does not know CODA_JOIN_SECRET");
-      return turn_away(guest, place_.secret.empty()
-                                  ? "it has a CODA_JOIN_SECRET, and rank 0 has none"
-                                  : "rank 0 has a CODA_JOIN_SECRET, and it has none");
+        return reject(guest, "it does not know CODA_JOIN_SECRET");
+      return reject(guest, place_.secret.empty()
+                               ? "it has a CODA_JOIN_SECRET, and rank 0 has none"
+                               : "rank 0 has a CODA_JOIN_SECRET, and it has none");
     }
-    if (!hello) return turn_away(guest, "it does not say who it is");
+    if (!hello) return reject(guest, "it does not identify itself");
     Peer peer;
     peer.rank = hello->rank;
     peer.host = hello->host;
@@ -210,38 +210,38 @@ class Reception {
     peer.kind = hello->kind;
     const std::string is = "it is " + name_of(peer, hello->world);
     if (hello->world != place_.world)
-      return turn_away(guest, is + ", and rank 0 is one of " + std::to_string(place_.world) +
-                                  " processes: start all with the same number");
+      return reject(guest, is + ", and rank 0 is one of " + std::to_string(place_.world) +
+                               " processes: start all with the same number");
     if (peer.rank < 1 || peer.rank >= place_.world)
-      return turn_away(guest, is + ", and there is no such rank beside rank 0");
+      return reject(guest, is + ", which is not a valid rank besides 0");
     const auto there =
         std::ranges::find(met_, peer.rank, [](const Admitted& one) { return one.peer.rank; });
     if (message.kind == 'D') {
       if (there == met_.end() || there->peer.data.is_open() || there->nonce != hello->nonce)
-        return turn_away(guest, is + ", which has not come before");
+        return reject(guest, is + ", which has not joined before");
       send_message(guest.socket, {'A', ""});
       there->peer.data = std::move(guest.socket);
       return;
     }
     if (there != met_.end())
-      return turn_away(
-          guest, is + ", and that rank is there already, from " + printable(there->peer.host));
+      return reject(guest, is + ", and a process with this rank has already joined, from " +
+                               printable(there->peer.host));
     send_message(guest.socket, {'A', ""});
     peer.socket = std::move(guest.socket);
     met_.push_back({std::move(peer), hello->nonce});
   }
 
-  void turn_away(const Guest& guest, const std::string& reason) {
+  void reject(const Guest& guest, const std::string& reason) {
     send_message(guest.socket, {'N', reason});
     notice_stranger(guest, reason);
   }
 
   // Limits the number of notices, in case somebody connects again and again.
   void notice_stranger(const Guest& guest, const std::string& reason) {
-    last_turned_away_ = guest.from + ": " + reason;
-    if (++turned_away_ > kMostNotices) return;
-    print_line("turned away " + last_turned_away_ +
-               (turned_away_ == kMostNotices ? " (no more is said about others)" : ""));
+    last_rejection_ = guest.from + ": " + reason;
+    if (++rejections_ > kMostNotices) return;
+    print_line("rejected " + last_rejection_ +
+               (rejections_ == kMostNotices ? " (further ones are not reported)" : ""));
   }
 
   void require_alike() const {
@@ -268,11 +268,11 @@ class Reception {
       if (!is_there) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
     }
     return "after " + std::to_string(static_cast<int>(place_.patience)) + " seconds rank " +
-           missing + " of " + std::to_string(place_.world) + " has not come to rank 0 at " +
+           missing + " of " + std::to_string(place_.world) + " has not joined rank 0 at " +
            own_address(listening_) + ", port " + std::to_string(port_of(listening_)) +
            (is_loopback(listening_) ? ", which only this machine reaches" : "") +
-           (turned_away_ > 0 ? "; turned away was " + last_turned_away_ : "") +
-           " (look whether it was started, with rank 0's MASTER_ADDR and MASTER_PORT; "
+           (rejections_ > 0 ? "; the last rejected connection: " + last_rejection_ : "") +
+           " (check that it was started, with rank 0's MASTER_ADDR and MASTER_PORT; "
            "CODA_JOIN_SECONDS waits longer)";
   }
 
@@ -282,8 +282,8 @@ class Reception {
   Deadline deadline_;
   std::list<Guest> guests_;  // oldest first
   std::vector<Admitted> met_;
-  int turned_away_ = 0;
-  std::string last_turned_away_;
+  int rejections_ = 0;
+  std::string last_rejection_;
 };
 
 struct Connection {
@@ -302,7 +302,7 @@ std::optional<Message> message_of_first(const ProcessPlace& place, Connection& t
   if (!message) return std::nullopt;
   if (message->kind == 'Q') end_process();
   require(message->kind != 'N',
-          first_of(place) + " has turned this process away: " + printable(message->text));
+          first_of(place) + " has rejected this process: " + printable(message->text));
   return message;
 }
 
@@ -329,7 +329,7 @@ Connection admitted(const ProcessPlace& place, char letter, const std::string& h
     std::this_thread::sleep_for(100ms);
     require(Clock::now() < deadline,
             first_of(place) +
-                " says nothing (it has ended, or another program has that port: set "
+                " does not answer (it has ended, or another program has that port: set "
                 "MASTER_PORT to one that no program has)");
   }
 }

@@ -182,7 +182,7 @@ class Rendezvous::Impl {
       if (other.has_left) continue;
       send(other, {'B', ""});
       if (++other.unheard * beat_ < place_.silence) continue;
-      give_up_for(other, name_of(other) + " has said nothing for " +
+      give_up_for(other, name_of(other) + " has been silent for " +
                              std::to_string(static_cast<int>(place_.silence)) +
                              " seconds (it is stopped, or its machine is gone)" + remedy());
     }
@@ -197,7 +197,7 @@ class Rendezvous::Impl {
     if (is_open) return;
     give_up_for(other,
                 name_of(other) +
-                    (other.peer.inbox.is_broken() ? " has sent what is no message" : " has ended") +
+                    (other.peer.inbox.is_broken() ? " has sent an invalid message" : " has ended") +
                     remedy());
   }
 
@@ -224,7 +224,7 @@ class Rendezvous::Impl {
     } else if (message.kind == 'E' && is_first) {
       give_up_for(other, name_of(other) + ": " + message.text);
     } else {
-      give_up_for(other, name_of(other) + " has sent what is no message" + remedy());
+      give_up_for(other, name_of(other) + " has sent an invalid message" + remedy());
     }
   }
 
@@ -243,7 +243,7 @@ class Rendezvous::Impl {
     const std::string text = name_of(first) + " has left after its exchange " +
                              std::to_string(first.announced) + ", and rank " +
                              std::to_string(place_.rank) +
-                             " goes on (all processes must call the same functions in the same "
+                             " continues (all processes must call the same functions in the same "
                              "order)";
     lock.unlock();
     print_line(text + remedy());

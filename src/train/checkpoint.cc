@@ -289,8 +289,8 @@ RunState load_run_state(const fs::path& checkpoint) {
   if (step && *step != state.step) {
     throw Error(printable(file) + ": 'step' is " + std::to_string(state.step) +
                 ", but the folder is that of step " + std::to_string(*step) +
-                " (one of the two was changed: remove this checkpoint's folder to go on from the "
-                "one before it)");
+                " (one of the two was changed: remove this checkpoint's folder to continue from "
+                "the one before it)");
   }
   return state;
 }

@@ -19,9 +19,9 @@ void set_step(ModelTrainSettings& s, const ModelGraph& model) {
 
 int64_t ModelTrainSettings::own_batch() const {
   const int64_t world = communicator == nullptr ? 1 : communicator->world();
-  require(batch % world == 0, "a pass of " + std::to_string(batch) +
-                                  " sequences cannot be shared by " + std::to_string(world) +
-                                  " processes: choose a multiple of them (--batch)");
+  require(batch % world == 0, "a microbatch of " + std::to_string(batch) +
+                                  " sequences cannot be divided among " + std::to_string(world) +
+                                  " processes: choose a --batch that is a multiple");
   return batch / world;
 }
 

@@ -28,7 +28,7 @@ ordered_json json_of(const std::vector<LossPoint>& losses) {
 
 [[noreturn]] void fail(const std::string& source, const std::string& problem) {
   throw Error(source + ": " + problem +
-              " (the file is corrupted: remove this checkpoint's folder to go on from the one "
+              " (the file is corrupted: remove this checkpoint's folder to continue from the one "
               "before it)");
 }
 

@@ -129,7 +129,7 @@ TEST(Meeting, SilentOnesMakeRoomForOthers) {
   for (Spoken& one : idle) one.socket = connect_until("127.0.0.1", gathering.port, soon());
   for (Spoken& one : idle) ASSERT_TRUE(receive_until(one.socket, one.inbox, soon()));
   gathering.come();
-  EXPECT_THAT(gathering.finish(), HasSubstr("it has said nothing while many others came"));
+  EXPECT_THAT(gathering.finish(), HasSubstr("it was silent while many others connected"));
 }
 
 TEST(Meeting, NobodyHoldsRank0BehindItsDeadline) {
@@ -138,7 +138,7 @@ TEST(Meeting, NobodyHoldsRank0BehindItsDeadline) {
   for (int i = 0; i < 20; ++i) idle.push_back(connect_until("127.0.0.1", gathering.port, soon()));
   EXPECT_EQ(::send(idle[0].descriptor(), "H\x10", 2, MSG_NOSIGNAL), 2);
   EXPECT_THAT(gathering.finish(),
-              AllOf(HasSubstr("after 1 seconds rank 1 of 2 has not come to rank 0 at 127.0.0.1"),
+              AllOf(HasSubstr("after 1 seconds rank 1 of 2 has not joined rank 0 at 127.0.0.1"),
                     HasSubstr("which only this machine reaches")));
 }
 
@@ -152,13 +152,13 @@ TEST(Meeting, StrangersAreTurnedAwayAndNamed) {
     const auto message = receive_until(stranger.socket, stranger.inbox, soon());
     return message ? message->kind + (": " + message->text) : "nothing";
   };
-  const std::string too_long = "N: what it says is not what a process of coda says";
+  const std::string too_long = "N: its message is not one of coda";
   EXPECT_EQ(answer("GET / HTTP/1.1\r\n\r\n"), too_long);             // a length of some GB
   EXPECT_EQ(answer(std::string("H\xff\xff\xff\xff", 5)), too_long);  // and of 4 GiB
   EXPECT_EQ(answer(std::string("H\x01\x10\x00\x00", 5)), too_long);  // longer than any hello
   EXPECT_EQ(answer(std::string("H\x00\x00\x01\x00", 5)), too_long);
   EXPECT_EQ(answer(std::string("H\x00\x00\x00\x01", 5)), too_long);
-  const std::string other = "N: what it says is not what a process of this version of coda says";
+  const std::string other = "N: its message is not one of this version of coda";
   EXPECT_EQ(answer(std::string("H\x05\x00\x00\x00hello", 10)), other);
   EXPECT_EQ(answer(std::string("W\x05\x00\x00\x00hello", 10)), other);
   EXPECT_EQ(answer(std::string("H\x0a\0\0\0"
@@ -168,7 +168,7 @@ TEST(Meeting, StrangersAreTurnedAwayAndNamed) {
   gathering.come();
   const std::string said = gathering.finish();
   EXPECT_EQ(lines_of(said), 8) << said;
-  EXPECT_THAT(said, HasSubstr("coda: turned away 127.0.0.1: "));
+  EXPECT_THAT(said, HasSubstr("coda: rejected 127.0.0.1: "));
 }
 
 TEST(Meeting, OnlyWhoKnowsTheSecretIsAdmitted) {
@@ -183,7 +183,7 @@ TEST(Meeting, OnlyWhoKnowsTheSecretIsAdmitted) {
   EXPECT_THAT(answer('H', {}), HasSubstr("N: rank 0 has a CODA_JOIN_SECRET, and it has none"));
   // Not what a hello says is believed, but who says it: a connection for bytes has its own proof.
   EXPECT_THAT(answer('D', {.secret = kSecret}), HasSubstr("N: it is rank 1 of 2 (somewhere), which "
-                                                          "has not come before"));
+                                                          "has not joined before"));
   gathering.come();
   EXPECT_EQ(lines_of(gathering.finish()), 3);
 }
@@ -219,22 +219,23 @@ TEST(Meeting, ASecondRank1AndRanksOfOtherRunsAreTurnedAway) {
     const auto answer = claim(gathering.port, letter, c).answer;
     return answer && answer->kind == 'N' ? answer->text : "it is admitted";
   };
-  EXPECT_THAT(reason('H', {.secret = kSecret}),
-              HasSubstr("it is rank 1 of 2 (somewhere), and that rank is there already"));
+  EXPECT_THAT(
+      reason('H', {.secret = kSecret}),
+      HasSubstr("it is rank 1 of 2 (somewhere), and a process with this rank has already joined"));
   EXPECT_THAT(reason('H', {.rank = 7, .secret = kSecret}),
-              HasSubstr("it is rank 7 of 2 (somewhere), and there is no such rank"));
-  EXPECT_THAT(reason('H', {.rank = 0, .secret = kSecret}), HasSubstr("no such rank"));
+              HasSubstr("it is rank 7 of 2 (somewhere), which is not a valid rank besides 0"));
+  EXPECT_THAT(reason('H', {.rank = 0, .secret = kSecret}), HasSubstr("not a valid rank"));
   EXPECT_THAT(reason('H', {.world = 3, .secret = kSecret}),
               HasSubstr("it is rank 1 of 3 (somewhere), and rank 0 is one of 2 processes"));
   // Another's connection for many bytes is not this rank's.
   EXPECT_THAT(reason('D', {.secret = kSecret, .nonce = "another's"}),
-              HasSubstr("which has not come before"));
+              HasSubstr("which has not joined before"));
   Spoken data = claim(gathering.port, 'D', {.secret = kSecret});
   ASSERT_TRUE(data.answer);
   EXPECT_EQ(data.answer->kind, 'A');
   const std::string said = gathering.finish();
   EXPECT_EQ(lines_of(said), 5) << said;
-  EXPECT_THAT(said, AllOf(HasSubstr("coda: turned away 127.0.0.1: it is rank 1 of 2 (somewhere)"),
+  EXPECT_THAT(said, AllOf(HasSubstr("coda: rejected 127.0.0.1: it is rank 1 of 2 (somewhere)"),
                           testing::Not(HasSubstr("secret"))));
 }
 
@@ -302,7 +303,7 @@ TEST(Meeting, AnotherProgramAtRank0sPortIsSaid) {
   place.port = port_of(mute);
   place.patience = 1;
   EXPECT_THAT(error_of([&] { come_to_first(place, "CPU"); }),
-              AllOf(HasSubstr("says nothing"), HasSubstr("another program has that port")));
+              AllOf(HasSubstr("does not answer"), HasSubstr("another program has that port")));
 }
 
 // A program that ends the process before it has sent a challenge, as rank 0 never does.

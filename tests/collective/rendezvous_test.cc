@@ -53,7 +53,7 @@ TEST(Rendezvous, NamesARankThatDoesNotCome) {
   const Ended ended = in_processes(of(4, 2), [](const ProcessPlace& place, Socket listening) {
     const Rendezvous all(place, std::move(listening), "CPU", "");
   });
-  EXPECT_THAT(ended.printed, HasSubstr("after 1 seconds rank 2, 3 of 4 has not come"));
+  EXPECT_THAT(ended.printed, HasSubstr("after 1 seconds rank 2, 3 of 4 has not joined"));
   EXPECT_EQ(lines_of(ended.printed), 1);
   EXPECT_EQ(ended.statuses, (std::vector{1, 1}));
 }
@@ -187,7 +187,7 @@ TEST(Rendezvous, ARankThatIsStoppedIsNamedAndTheOthersEnd) {
     });
     EXPECT_THAT(ended.printed,
                 AllOf(HasSubstr("coda: rank " + std::to_string(stopped) + " of 3 ("),
-                      HasSubstr(") has said nothing for 2 seconds (it is stopped, or its machine "
+                      HasSubstr(") has been silent for 2 seconds (it is stopped, or its machine "
                                 "is gone); the last good checkpoint is X")));
     EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
     for (size_t rank = 0; rank < 3; ++rank)
@@ -302,7 +302,7 @@ TEST(Rendezvous, WhatIsNoMessageEndsTheRun) {
   for (const std::string& bytes : {std::string("B\xff\xff\xff\xff", 5), std::string("Z\0\0\0\0", 5),
                                    std::string("B\x01\x00\x01\x00", 5)}) {
     const Ended ended = with_peer_that_sends(bytes, true);
-    EXPECT_THAT(ended.printed, HasSubstr("rank 1 of 2 (somewhere) has sent what is no message"));
+    EXPECT_THAT(ended.printed, HasSubstr("rank 1 of 2 (somewhere) has sent an invalid message"));
     EXPECT_EQ(lines_of(ended.printed), 1) << ended.printed;
     EXPECT_EQ(ended.statuses, std::vector{1});
   }
@@ -312,7 +312,7 @@ TEST(Rendezvous, WhatIsNoMessageEndsTheRun) {
 TEST(Rendezvous, HalfAMessageIsSilence) {
   const std::string half("B\x10\x00\x00\x00some", 9);
   EXPECT_THAT(with_peer_that_sends(half, true).printed,
-              HasSubstr("rank 1 of 2 (somewhere) has said nothing for 3 seconds"));
+              HasSubstr("rank 1 of 2 (somewhere) has been silent for 3 seconds"));
   EXPECT_THAT(with_peer_that_sends(half, false).printed,
               HasSubstr("rank 1 of 2 (somewhere) has ended"));
 }

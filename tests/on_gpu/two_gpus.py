@@ -188,7 +188,7 @@ def check_refusals(runs: Runs) -> None:
     alone = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "CODA_JOIN_SECONDS": "2"}
     alone |= {"LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
     status, _, err = runs.run("bad", 1, env=alone)
-    check(status == 1 and "rank 1 of 2 has not come" in err, err.strip())
+    check(status == 1 and "rank 1 of 2 has not joined" in err, err.strip())
     none = {**os.environ, "CODA_NCCL": "/nowhere"}
     status, _, err = runs.run("bad", 2, env=none)
     check(status == 1 and "cannot find NCCL" in err, err.strip())

@@ -142,7 +142,7 @@ TEST_F(ProcessesTest, GiveTheSameBitsEachTimeAndAfterAStop) {
     ASSERT_EQ(whole.status, 0) << whole.err;
     EXPECT_EQ(whole.err, "");
     EXPECT_THAT(whole.out, HasSubstr(n + " processes, " + std::to_string(6 / processes) +
-                                     " sequences of a pass each"));
+                                     " sequences of a microbatch each"));
     EXPECT_EQ(whole.out.find("going on"), std::string::npos);
 
     const CommandResult stopped =
@@ -217,7 +217,7 @@ TEST_F(ProcessesTest, OneThatDiesEndsAllWithOneLine) {
                                   HasSubstr(") has ended")));
     EXPECT_EQ(line_count(result.err), 1) << result.err;
     EXPECT_THAT(result.err, HasSubstr(dying > 0 ? "; the last good checkpoint is "
-                                                : "; go on from the newest checkpoint in "));
+                                                : "; continue from the newest checkpoint in "));
     // And it is whole.
     CommandOptions stopping;
     const std::string before = newest(out);
@@ -243,10 +243,11 @@ TEST_F(ProcessesTest, OneThatIsStoppedIsNamedAndEndsAll) {
     };
     const CommandResult result = run_coda(train(out, 2, 100000), stopping);
     EXPECT_NE(result.status, 0);
-    EXPECT_THAT(result.err, AllOf(HasSubstr("coda: rank " + std::to_string(stopped) + " of 2 ("),
-                                  HasSubstr(") has said nothing for 3 seconds"),
-                                  HasSubstr(stopped > 0 ? "; the last good checkpoint is "
-                                                        : "; go on from the newest checkpoint")));
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr("coda: rank " + std::to_string(stopped) + " of 2 ("),
+                      HasSubstr(") has been silent for 3 seconds"),
+                      HasSubstr(stopped > 0 ? "; the last good checkpoint is "
+                                            : "; continue from the newest checkpoint")));
     EXPECT_EQ(line_count(result.err), 1) << result.err;
   }
 }
@@ -334,7 +335,8 @@ TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
     EXPECT_EQ(line_count(result.err), 1) << result.err;
     return result.err;
   };
-  EXPECT_THAT(refused(train("a", 4, 10)), HasSubstr("6 sequences cannot be shared by 4 processes"));
+  EXPECT_THAT(refused(train("a", 4, 10)),
+              HasSubstr("6 sequences cannot be divided among 4 processes"));
   Words without_data = train("a", 2, 10);
   *(std::ranges::find(without_data, "--data") + 1) = "none.txt";
   EXPECT_THAT(refused(without_data), HasSubstr("none.txt"));
@@ -381,7 +383,7 @@ TEST_F(ProcessesTest, OnGpusWhatIsMissingIsNamed) {
   options.environment["MASTER_ADDR"] = "127.0.0.1";
   const std::string port = free_port();
   options.environment["MASTER_PORT"] = port;
-  EXPECT_THAT(message({}), HasSubstr("after 1 seconds rank 1, 2 of 3 has not come to rank 0"));
+  EXPECT_THAT(message({}), HasSubstr("after 1 seconds rank 1, 2 of 3 has not joined rank 0"));
   options.environment["RANK"] = "1";
   EXPECT_THAT(message({}),
               AllOf(HasSubstr("rank 1: cannot reach rank 0 at 127.0.0.1, port " + port),

@@ -148,7 +148,7 @@ TEST_F(Resume, AfterASignalOrAClosedPipe) {
          }});
     ASSERT_EQ(result.status, 130) << result.err;
     EXPECT_THAT(signal == SIGPIPE ? result.err : result.out,
-                testing::HasSubstr("go on with: coda train --out '" + stopped + "' --data '" +
+                testing::HasSubstr("continue with: coda train --out '" + stopped + "' --data '" +
                                    data + "' --resume"));
     ASSERT_EQ(run_coda(resume(stopped)).status, 0);
     expect_same_weights(whole, stopped);
@@ -162,7 +162,7 @@ TEST_F(Resume, AfterASignalRightBehindTheFirstCheckpoint) {
                                           kill(child, SIGUSR1);
                                         }});
   EXPECT_EQ(result.status, 130) << result.err;
-  EXPECT_THAT(result.out, testing::HasSubstr("go on with:"));
+  EXPECT_THAT(result.out, testing::HasSubstr("continue with:"));
 }
 
 TEST_F(Resume, OfAFinishedRunSaysSoAndGoesOnWithMoreSteps) {

@@ -690,7 +690,7 @@ TEST(SeveralProcesses, NeedABatchThatTheyCanShare) {
     settings.own_batch();
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("6 sequences cannot be shared by 4 processes"));
+    EXPECT_THAT(error.what(), HasSubstr("6 sequences cannot be divided among 4 processes"));
   }
 }
 
