@@ -41,7 +41,7 @@ peer() {
   shift 2
   [[ " ${peers[*]} " == *" $peer "* ]] || return 0
   run "$name.$peer" "$python" "$@"
-  "$python" bench/peers/block_torch_gpu.py --beside "$out/$name.jsonl" "$out/$name.$peer.jsonl"
+  "$python" bench/peers/block_torch_gpu.py --compare "$out/$name.jsonl" "$out/$name.$peer.jsonl"
 }
 torch() { peer "$1" torch bench/peers/block_torch_gpu.py --no-check "${@:2}"; }
 quack() { peer "$1" quack bench/peers/quack_gpu.py "${@:2}"; }

@@ -5,7 +5,7 @@ LLaMA block without attention with torch.compile (default mode, static shapes), 
 with its products alone by torch.mm, in the sustained and in the cool regime (gpu_timing.py).
 
     bench/peers/block_torch_gpu.py --hidden 2048 4096 --json torch.jsonl
-    bench/peers/block_torch_gpu.py --beside ours.jsonl torch.jsonl   # one table of both, no GPU
+    bench/peers/block_torch_gpu.py --compare ours.jsonl torch.jsonl   # one table of both, no GPU
     bench/peers/block_torch_gpu.py --check --device cpu --tokens 96 --hidden 256 --mlp 128
 
 ours.jsonl is what `gpu_programs --json ours.jsonl` wrote. Every result is checked against float64
@@ -251,7 +251,7 @@ def parse_arguments():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--no-check", action="store_true", help="only measure")
     add_timing_options(parser)
-    parser.add_argument("--beside", nargs=2, metavar=("OURS", "TORCH"),
+    parser.add_argument("--compare", nargs=2, metavar=("OURS", "TORCH"),
                         help="print one table of two files of results, and exit")
     options = parser.parse_args()
     if options.device == "cpu" and not options.check:
@@ -263,9 +263,9 @@ def parse_arguments():
 
 def main() -> int:
     options = parse_arguments()
-    if options.beside:
+    if options.compare:
         try:
-            print_table(*options.beside)
+            print_table(*options.compare)
         except OSError as error:
             sys.exit(f"block_torch_gpu.py: {error}")
         return 0

@@ -5,7 +5,7 @@ Each row is compared with its product by torch.mm, in the regimes of gpu_timing.
 configurations are timed briefly, and then the fastest few in all regimes.
 
     bench/peers/quack_gpu.py --hidden 2048 4096 --json quack.jsonl
-    bench/peers/block_torch_gpu.py --beside ours.jsonl quack.jsonl   # one table of both, no GPU
+    bench/peers/block_torch_gpu.py --compare ours.jsonl quack.jsonl   # one table of both, no GPU
     bench/peers/quack_gpu.py --compile --rows SwiGLU                 # fills QuACK's cache, no more
 
 Needs quack-kernels 0.6.5 and PyTorch. The results of every configuration are checked against

@@ -142,7 +142,7 @@ class Trainer {
   void gather_weights();  // not while a training step is started
 
   // A summary for people, with several processes: "gradients in 14 shards, 78 % of them exchanged
-  // during the backward; 80 % of the weights gathered under the next forward". Empty for one
+  // during the backward; 80 % of the weights gathered during the next forward". Empty for one
   // process.
   const std::string& exchange_text() const;
   // A result of the last microbatch, one of TrainOptions::outputs.

@@ -3,14 +3,14 @@
 """Times programs by `coda bench`, all of programs/ unless others are named, and prints one table.
 
     lab/library/time_programs.py --out library.jsonl
-    lab/library/time_programs.py reader1 reader2 --beside library.jsonl --out readers.jsonl
+    lab/library/time_programs.py reader1 reader2 --compare library.jsonl --out readers.jsonl
 
-Each program is timed beside its product alone, its operations one by one and a copy of its bytes,
-in a process of its own. A result is a line of --out as soon as it is there, and what --out has
-already is not timed again: a run that was cut off goes on where it ended. With --beside a program
-is compared with the one of that file that has its name, and the last line is the median of these.
+Each program is timed in a separate process and compared with its GEMM alone, its operations one by
+one and a copy of its bytes. Each result is appended to --out at once. Programs with a result in
+--out are not timed again, so an interrupted run continues. With --compare each program is compared
+with the program of the same name in that file, and the last line is the median.
 
-It needs Python alone and the command, which looks for a GPU's libraries as docs/gpu.md says.
+Needs only Python and the command `coda`, which finds a GPU's libraries as docs/gpu.md says.
 """
 
 import argparse
@@ -169,9 +169,9 @@ def main() -> int:
     parser.add_argument("--coda", default=str(ROOT / "build/tools/coda"), help="the command")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("library.jsonl"))
-    parser.add_argument("--beside", type=pathlib.Path, help="results of programs of the same names")
+    parser.add_argument("--compare", type=pathlib.Path, help="results of programs of the same names")
     parser.add_argument("--alone", action="store_true",
-                        help="beside its product only, which --beside needs")
+                        help="compared with its GEMM only, which --compare needs")
     parser.add_argument("--sizes", type=lambda text: dict(map(parse_size, text.split(","))),
                         default={}, help="in place of the usual ones: M=4096,N=4096")
     parser.add_argument("--storage", help="bf16: of matrices without a type, as products need it")
@@ -179,7 +179,7 @@ def main() -> int:
     parser.add_argument("--regimes", default="sustained,cool")
     parser.add_argument("--rounds", type=int, default=15, help="of the cool regime")
     parser.add_argument("--minutes", type=float, default=1e9,
-                        help="begin no program later than this; the next run goes on there")
+                        help="start no program later than this; the next run continues there")
     flags = parser.parse_args()
 
     begin = time.monotonic()
@@ -199,8 +199,8 @@ def main() -> int:
         rows.append(measured(flags, file))
         with flags.out.open("a") as out:
             out.write(json.dumps(rows[-1]) + "\n")
-    beside = flags.beside.read_text().splitlines() if flags.beside else []
-    print(table(rows, [json.loads(line) for line in beside]))
+    compared = flags.compare.read_text().splitlines() if flags.compare else []
+    print(table(rows, [json.loads(line) for line in compared]))
     return 1 if any("error" in row for row in rows) else 0
 
 

@@ -140,7 +140,7 @@ std::string ExchangePlan::text() const {
   };
   return "gradients in " + std::to_string(shards.size()) + " shards, " +
          percent(overlapped_elements()) + " of them exchanged during the backward; " +
-         percent(elements_under()) + " of the weights gathered under the next forward";
+         percent(elements_under()) + " of the weights gathered during the next forward";
 }
 
 ExchangePlan exchange_plan(const Compiled& compiled,
