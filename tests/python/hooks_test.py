@@ -125,7 +125,7 @@ FUSED = [read_before, of_each_layer, of_one_row, with_a_view, of_a_part, in_chec
 NOT_FUSED = {}
 if not torch.__version__.startswith("2.11."):  # where these hooks are wrong with every backend
     FUSED.append(two_hooks)
-    NOT_FUSED |= {that_reads_a_later_value: "reads a value that is computed behind the tensor",
+    NOT_FUSED |= {that_reads_a_later_value: "reads a value that is computed after the tensor",
                   of_a_written_tensor: "is written in place"}
 
 

@@ -202,7 +202,7 @@ class Losses(unittest.TestCase):
                 self.assertLess(float((a - e).norm() / e.norm()), 1e-5)
             (report,) = recorder.reports
             saved[objective] = sum(taken.saved_bytes for taken in report.taken)
-            self.assertEqual("makes the logits again" in report.text(), objective == "memory")
+            self.assertEqual("recomputes the logits" in report.text(), objective == "memory")
             # The head alone runs again.
             self.assertNotIn("rms_norm", report.taken[-1].operations)
         self.assertGreater(saved["speed"], 4 * tokens * classes)

@@ -99,7 +99,7 @@ class Gpus(unittest.TestCase):
             opened.return_value.why_no_eight_bits = why
             *_, report, warnings = self._compiled(products="fp8")
         self.assertEqual(asked, ["", ""])
-        said = f"products stay in 16 bits, although 'products' is 'fp8': {why}"
+        said = f"GEMMs stay in 16 bits, although 'products' is 'fp8': {why}"
         self.assertEqual((report.notes, warnings), ([said], ["coda: " + said]))
 
     def test_a_gpu_with_kernels(self):
@@ -255,7 +255,7 @@ class EightBits(unittest.TestCase):
     def test_rows_that_are_no_multiple(self):
         model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()).bfloat16()
         note, = self._notes(model, torch.randn(30, WIDTH).bfloat16())
-        self.assertIn("no multiple of 16", note)
+        self.assertIn("not a multiple of 16", note)
 
     def test_nothing_is_said_where_products_are_in_8_bits(self):
         model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU()).bfloat16()

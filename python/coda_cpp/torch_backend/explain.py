@@ -42,8 +42,8 @@ def explain(model: Callable, *arguments: Any, with_plans: bool = False,
     if len(reports) > 1:
         why = [_first_line(reason) for reason, count in counters["graph_break"].items()
                if count > breaks.get(reason, 0)]
-        made.notes.insert(0, f"Dynamo made {len(reports)} graphs, and nothing is fused from one to "
-                             "the next: " + "; ".join(why))
+        made.notes.insert(0, f"Dynamo made {len(reports)} graphs, and fusion ends "
+                             "at the end of each: " + "; ".join(why))
     return made.text(with_plans)
 
 

@@ -64,7 +64,7 @@ def recognised(node: fx.Node, call: fx.Node, around: Sequence[fx.Node], checks: 
     except NotUnderstood:
         raise
     except Unproven as why:
-        raise NotUnderstood("its mask is of no known form") from why
+        raise NotUnderstood("its mask has no known form") from why
     except Exception as why:  # noqa: BLE001 (its functions may do anything)
         raise NotUnderstood(f"{type(why).__name__}: {why}") from why
 
@@ -80,7 +80,7 @@ def _recognised(node: fx.Node, call: fx.Node, around: Sequence[fx.Node], checks:
     if type(scale) not in (int, float) or not 0 < scale < math.inf:
         raise NotUnderstood("its scale is not a positive number")
     if options.get("BACKEND", "AUTO") != "AUTO":
-        raise NotUnderstood("a backend is asked for")
+        raise NotUnderstood("the call asks for a backend")
     if not all(same(batch, x.shape[0]) for x in values):
         raise NotUnderstood("its keys are broadcast along the batch")
     score_mod, mask_mod = (getattr(call.graph.owning_module, one.target)
@@ -197,7 +197,7 @@ def _size(call: fx.Node, size: Any) -> Any:
         found = node.meta.get("example_value")
         if isinstance(found, torch.SymInt) and same(found, size):
             return node
-    raise NotUnderstood("a length is no input of its graph")
+    raise NotUnderstood("a length is not an input of its graph")
 
 
 def _outside(node: Any, around: Sequence[fx.Node]) -> Any:

@@ -214,7 +214,7 @@ class Checks:
         except Exception as why:  # noqa: BLE001 (its functions may do anything)
             raise NotUnderstood(f"{type(why).__name__}: {why}") from why
         if not holds:
-            raise NotUnderstood("its mask, or its block mask, is another one")
+            raise NotUnderstood("its mask, or its block mask, differs from the known form")
         self._known[key] = check
 
     def guarded(self, compiled: Callable, as_it_is: Callable[[Sequence[Any]], Callable]
@@ -276,7 +276,7 @@ def evaluation(wanted: Sequence[Any], around: Sequence[fx.Node]
     values = [node.meta.get("example_value") for node in needed]
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if any(value.is_floating_point() or value.is_complex() for value in tensors):
-        raise NotUnderstood("its mask depends on values that are no integers")
+        raise NotUnderstood("its mask depends on values other than integers")
     memories = set(map(_memory, tensors))
     for node in graph.nodes:
         writes = (higher_order.may_write if node.op == "call_module"
@@ -284,7 +284,7 @@ def evaluation(wanted: Sequence[Any], around: Sequence[fx.Node]
         if writes and node not in needed and any(
                 isinstance(value := used.meta.get("example_value"), torch.Tensor)
                 and _memory(value) in memories for used in node.all_input_nodes):
-            raise NotUnderstood("what its mask depends on is written")
+            raise NotUnderstood("a tensor that its mask reads is written in place")
     part, copies = fx.Graph(), {}
     for node in graph.nodes:
         if node in needed:

@@ -124,7 +124,7 @@ def _with_hooks(module: fx.GraphModule) -> fx.GraphModule:
         tensor, body, *read = call.args
         if tensor.op == "placeholder" or any(
                 isinstance(node, fx.Node) and tensor < node for node in read):
-            raise NotUnderstood("a tensor's hook reads a value that is computed behind the tensor")
+            raise NotUnderstood("a tensor's hook reads a value that is computed after the tensor")
         if _is_written(tensor):
             raise NotUnderstood("a tensor with a hook is written in place")
         tensor.append(body)

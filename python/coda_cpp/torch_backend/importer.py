@@ -71,7 +71,7 @@ class Importer:
         """The weight of a product. `is_turned`: the node is its transpose."""
         value = value_of(node)
         if node in self.known or value.dim() != 2:
-            raise NotUnderstood("a product's weight is computed, or is no matrix")
+            raise NotUnderstood("a GEMM's weight is computed, or is not a matrix")
         shape = tuple(layouts.number(size) for size in value.shape)
         return self._input(node, Source("turned" if is_turned else "as it is"),
                            self.graph.parameter, shape[::-1] if is_turned else shape,
@@ -122,7 +122,7 @@ class Importer:
                  ) -> Imported:
         value = value_of(node)
         if self._device not in (None, value.device):
-            raise NotUnderstood("its operands lie on several devices")
+            raise NotUnderstood("its operands are on several devices")
         self._device = value.device
         rounded, declare = None, self.graph.input
         if value.dtype == torch.bool:
@@ -199,7 +199,7 @@ class Importer:
             raise NotUnderstood(f"there is no rule for {node.target}")
         made = value_of(node)
         if made.dtype not in (*_FLOATS, torch.bool):
-            raise NotUnderstood(f"it makes {made.dtype}")
+            raise NotUnderstood(f"its result has the type {made.dtype}")
         layout = layouts.layout_of(node)
         node.meta[layouts.KEY] = layout
         found = rule(self, node)

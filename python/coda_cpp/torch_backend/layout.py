@@ -49,7 +49,7 @@ class NotUnderstood(Exception):
 def value_of(node: Any) -> torch.Tensor:
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     if not isinstance(value, torch.Tensor):
-        raise NotUnderstood("an operand is no tensor")
+        raise NotUnderstood("an operand is not a tensor")
     return value
 
 
@@ -113,7 +113,7 @@ def turned(layout: str, order: Sequence[int]) -> str:
     for kind in "rc":
         found = [i for i in order if layout[i] == kind]
         if found != sorted(found):
-            raise NotUnderstood("a transpose of rows among themselves, or of columns")
+            raise NotUnderstood("it reorders the rows' dimensions, or the columns' dimensions")
     return "".join(layout[i] for i in order)
 
 
@@ -138,7 +138,7 @@ def broadcast(shapes: Sequence[Sequence[Any]], layouts: Sequence[str | None],
             if layout is None or layout[-i] == "1" or letters[-i] == layout[-i]:
                 continue
             if letters[-i] is not None:
-                raise NotUnderstood("rows of an operand meet columns of another")
+                raise NotUnderstood("it combines rows of one operand with columns of another")
             letters[-i] = layout[-i]
     if None in letters:
         if any("r" in layout for layout in layouts if layout):
@@ -163,9 +163,9 @@ def last_dimension(node: fx.Node) -> tuple[int, bool]:
 
 def _require_columns(layout: str) -> None:
     """Raises NotUnderstood if rows are the last dimension, and there are no columns: for example an
-    image of one pixel, [batch, channels, 1, 1], whose channels were taken for rows."""
+    image of one pixel, [batch, channels, 1, 1], whose channels look like rows."""
     if layout.endswith("r") and "c" not in layout:
-        raise NotUnderstood("the rows of a single column become columns")
+        raise NotUnderstood("it turns the rows of a single column into columns")
 
 
 def layout_of(node: fx.Node) -> str:
@@ -175,7 +175,7 @@ def layout_of(node: fx.Node) -> str:
     if target is LINEAR:
         layout = or_plain(first)
         if value_of(first).dim() < 2 or "c" in layout[:-1]:
-            raise NotUnderstood("a product of a vector, or of each head")
+            raise NotUnderstood("a GEMM with a vector, or a separate GEMM for each head")
         return layout[:-1] + "c"
     if target is LOSS:
         return "r" * made.dim()
@@ -187,7 +187,7 @@ def layout_of(node: fx.Node) -> str:
         layout = or_plain(first)
         if node.args[1] not in (-1, len(layout) - 1) or layout.count("c") != 1 or (
                 layout[-1] != "c"):
-            raise NotUnderstood("it is along other dimensions than the last")
+            raise NotUnderstood("it runs along other dimensions than the last")
         return layout[:-1] + ("1" if target is GATHER else "c")
     if target is KL_DIV and not made.dim():
         return ""
@@ -195,14 +195,14 @@ def layout_of(node: fx.Node) -> str:
         source = value_of(first)
         if known(first) is None and (not same(source.shape[-1:], made.shape[-1:])
                                      or min(source.dim(), made.dim()) < 2):
-            raise NotUnderstood("a view of another's result that changes the last dimension")
+            raise NotUnderstood("it changes the last dimension of a result from outside the region")
         layout = viewed(source.shape, or_plain(first), made.shape)
         if any(user.target is LINEAR for user in node.users):
             _require_columns(layout)
         return layout
     if target in TURNS:
         if known(first) is None:
-            raise NotUnderstood("a transpose of another's result")
+            raise NotUnderstood("it transposes a result from outside the region")
         layout = turned(or_plain(first), order_of(node))
         _require_columns(layout)
         return layout
@@ -217,18 +217,18 @@ def layout_of(node: fx.Node) -> str:
         operands = node.args[0]
         layouts = {known(operand) for operand in operands}
         if len(layouts) != 1 or None in layouts:
-            raise NotUnderstood("it puts together what others made")
+            raise NotUnderstood("it concatenates results from outside the region")
         return layouts.pop()
     if target is _aten.slice.Tensor:
         if known(first) is None:
-            raise NotUnderstood("a part of another's result")
+            raise NotUnderstood("it slices a result from outside the region")
         return "".join("1" if is_one(size) and i < len(made.shape) - 1 else letter
                        for i, (size, letter) in enumerate(zip(made.shape, known(first))))
     if target is _aten.stack.default:
         operands = node.args[0]
         layouts = {known(operand) for operand in operands}
         if len(layouts) != 1 or None in layouts:
-            raise NotUnderstood("it puts together what others made")
+            raise NotUnderstood("it concatenates results from outside the region")
         dim = (*node.args, 0)[1] % made.dim()
         layout = layouts.pop()
         return layout[:dim] + "c" + layout[dim:]

@@ -125,9 +125,9 @@ def _alone(node: fx.Node, refused: dict[fx.Node, str]) -> str:
                        ("its result goes to", _behind(node))):
         for other in nodes:
             if other.op == "placeholder":
-                said["its input is an input of the graph"] = None
+                said["its input is a graph input"] = None
             elif other.op == "output":
-                said["its result is a result of the graph"] = None
+                said["its result is a graph output"] = None
             else:
                 why = refused.get(other) or (
                     "in another region" if other.target in RULES else "not supported")
@@ -140,11 +140,11 @@ def mark(module: fx.GraphModule, refused: dict[fx.Node, str]) -> list[LinearLaye
     reason applies if the layer is in no region. `refused`: the reasons of unsupported
     operations."""
     found = [layer for name, part in module.named_children() if isinstance(part, fx.GraphModule)
-             for layer in unseen(part, f"it is in a subgraph of PyTorch's, {name}")]
+             for layer in unseen(part, f"it is in the subgraph {name} of PyTorch")]
     for node in filter(_is_linear, module.graph.nodes):
         why = refused.get(node) or (
             _alone(node, refused) if node.target in RULES
-            else f"{name_of(node)} is not understood as a linear layer")
+            else f"{name_of(node)} is not a supported GEMM")
         node.meta[_KEY] = LinearLayer(*origin(node), _flops(node), why)
         found.append(node.meta[_KEY])
     return found

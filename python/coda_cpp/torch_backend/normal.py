@@ -85,7 +85,7 @@ class Normal:
         self.before, fixed = written.order()
         for node in fixed:
             if node.meta.pop(layouts.KEY, None) is not None:
-                self.refused[node] = "others see what is written into its memory"
+                self.refused[node] = "other operations see writes into its memory"
         self.apart |= loss_forms.heads_apart(graph)
 
     def facts(self, node: Any) -> dict[str, Any]:

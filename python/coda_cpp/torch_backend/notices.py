@@ -55,7 +55,7 @@ def warn_of_layers(text: str) -> None:
         warn_once(text)
     elif id(call) not in _warned:
         _warned[id(call)] = call
-        warn_once(f"{text} (coda_cpp.explain tells of all graphs of the model)")
+        warn_once(f"{text} (coda_cpp.explain reports all graphs of the model)")
 
 
 def reason(why: Exception) -> str:
@@ -108,7 +108,7 @@ def why_no_eight_bits(inputs: Sequence[Any], options: Options) -> str:
     for device in {t.device for t in inputs if isinstance(t, torch.Tensor)}:
         if device.type == "cuda" and (
                 why := backend("gpu", device.index or 0).why_no_eight_bits):
-            return f"products stay in 16 bits, although 'products' is '{options.products}': {why}"
+            return f"GEMMs stay in 16 bits, although 'products' is '{options.products}': {why}"
     return ""
 
 
@@ -119,21 +119,20 @@ def eight_bits_that_do_nothing(report: Report, options: Options) -> str:
         return ""
     asked = f"the option 'products' is '{options.products}', and "
     if not report.taken:
-        return asked + "no region is fused, so no product is in 8 bits: see coda_cpp.explain"
+        return asked + "no region is fused, so no GEMM is in 8 bits: see coda_cpp.explain"
     functions = [(taken.region.function.function, taken.region) for taken in report.taken]
     if not any(function.products for function, _ in functions):
         types = sorted({str(region.storage) for _, region in functions})
-        return asked + (f"the model is in {', '.join(types)}, so no product is in 8 bits: they "
-                        "take the place of bf16 products (model.bfloat16(), or torch.autocast)")
+        return asked + (f"the model is in {', '.join(types)}, so no GEMM is in 8 bits: only "
+                        "bf16 GEMMs can be (use model.bfloat16() or torch.autocast)")
     in_training = [(function, region.needs) for function, region in functions
                    if function.products and region.needs]
     if not in_training:
         return ""  # inference is in 16 bits
     if any(rows % _ROWS for function, _ in in_training
            for rows in function.nominal_sizes().values()):
-        return asked + (f"calls whose number of rows (batch x tokens) is no multiple of {_ROWS} "
-                        "stay in 16 bits")
+        return asked + ("calls whose number of rows (batch x tokens) is not a multiple of "
+                        f"{_ROWS} stay in 16 bits")
     if not any(function.phases(needs | EIGHT_BITS).first_scales for function, needs in in_training):
-        return asked + (f"no product is in 8 bits: they take contractions that are multiples of "
-                        f"{_ROWS}")
+        return asked + f"no GEMM is in 8 bits: their contractions must be multiples of {_ROWS}"
     return ""

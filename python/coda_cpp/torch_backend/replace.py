@@ -66,7 +66,7 @@ def _dims(sizes: Sequence[Any], inputs: Sequence[fx.Node]) -> list[Any]:
              for j, size in enumerate(value_of(node).shape) if not isinstance(size, int)}
     dims = [size if isinstance(size, int) else found.get(str(size), -1) for size in sizes]
     if dims.count(-1) > 1:
-        raise NotUnderstood(f"sizes of a result are no input's: {', '.join(map(str, sizes))}")
+        raise NotUnderstood(f"no input has these sizes of a result: {', '.join(map(str, sizes))}")
     return dims
 
 
@@ -173,7 +173,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
         if node.op == "call_function":
             region.add(node)
     if region.storage is None:
-        raise NotUnderstood("it has no product")
+        raise NotUnderstood("it has no GEMM")
     if region.whole is None:
         raise NotUnderstood("it has one row, or no operand has all of its rows")
     returned = nodes[-1].args[0]
@@ -182,18 +182,18 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     places: dict[fx.Node, int] = {}  # views of one value are one result
     for node in returned:
         if node not in region.known:
-            raise NotUnderstood("it returns what it was given")
+            raise NotUnderstood("it returns an input unchanged")
         known, made = region.known[node], value_of(node)
         is_matrix = known.value.shape[0] == "M" and known.value.shape[1] != 1
         is_narrow = is_matrix and known.dtype not in (region.storage, torch.bool)
         if is_narrow and (narrowed is None or known.dtype != torch.float32):
             raise NotUnderstood(
-                f"a result of {known.dtype} leaves products of {region.storage}")
+                f"a result of {known.dtype} follows GEMMs in {region.storage}")
         place = places.setdefault(_viewed(node), len(places))
         outputs.setdefault(f"out{place}", known.value)
         results.append(Result(node, placeholders, None if is_narrow else made.dtype, place))
     if {node for node, _ in region.inputs} != {node for node in placeholders if _is_tensor(node)}:
-        raise NotUnderstood("it does not read all that it is given")
+        raise NotUnderstood("it does not read all of its inputs")
     nominal = {"M": hint(region.rows)}
     for (node, source), value in region.inputs.items():
         if source.form == "table" and value.is_table:

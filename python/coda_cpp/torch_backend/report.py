@@ -100,9 +100,9 @@ class Taken:
     def summary(self) -> str:
         text = f"{self.name}: {self.operations}\n  " + _totals([self])
         if self._phases.again is not None:
-            text += ("\n  each row has an upstream gradient, so the backward makes the logits "
-                     "again in blocks of rows, which is one product more: the objective "
-                     "'speed' stores them")
+            text += ("\n  each row has an upstream gradient, so the backward recomputes the "
+                     "logits in blocks of rows, which costs one more GEMM: the objective "
+                     "'speed' stores the logits")
         return text
 
     def __str__(self) -> str:
@@ -206,7 +206,7 @@ class Report:
     def text(self, with_plans: bool = False) -> str:
         lines = [self.total(), *self.notes]
         if self.taken:
-            lines.append("in all " + _totals(self.taken))
+            lines.append("total: " + _totals(self.taken))
         if self.full:
             lines.append(f"{_count(self.full, 'call')} of attention with a mask that hides "
                          "nothing: the mask is dropped, so attention takes its fast path")
@@ -227,7 +227,8 @@ class Report:
                          "are faster than PyTorch's on this GPU")
         if self.flex:
             lines.append(f"{_count(self.flex, 'call')} of FlexAttention with a mask and a soft-cap "
-                         "that other attention has: replaced by this attention")
+                         "that the other kinds of attention have: "
+                         "replaced by one of them")
         if self.not_fused:
             lines.append("linear layers left to PyTorch:")
             for group, text in grouped(self.not_fused):
@@ -235,7 +236,7 @@ class Report:
                               _NO_REMEDY)
                 lines += [f"  {text}", f"    remedy: {remedy}"]
         if self.without_gain:
-            lines.append("left to PyTorch, since they would gain nothing:")
+            lines.append("left to PyTorch, because fusion would gain nothing:")
             lines += ["  " + taken.summary().replace("\n", "\n  ") + f"\n    {taken.why_left}"
                       for taken in self.without_gain]
         lines += [str(taken) if with_plans else taken.summary() for taken in self.taken]

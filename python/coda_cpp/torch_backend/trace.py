@@ -38,7 +38,7 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
     # Operations on a real tensor would be executed, and their writes would remain.
     if any(isinstance(operator.attrgetter(node.target)(module), torch.Tensor)
            for node in module.graph.find_nodes(op="get_attr")):
-        raise NotUnderstood("the graph contains a tensor that is none of its inputs, as the graph "
+        raise NotUnderstood("the graph contains a tensor that is not an input, as the graph "
                             "of an optimizer's step does")
     nodes = module.graph.nodes
     modes = {id(value.fake_mode) for value in map(_tensor, nodes) if value is not None}
@@ -55,7 +55,7 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
         made = make_fx(run, pre_dispatch=True)(*stand_ins)
     for node in made.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(made, node.target), FakeTensor):
-            raise NotUnderstood("a tensor comes into the graph by a way that no trace sees")
+            raise NotUnderstood("the graph reads a tensor that tracing cannot see")
         node.meta[MEMORY] = _memory(node.meta.get("val"))
     return made
 

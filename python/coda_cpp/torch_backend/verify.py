@@ -285,7 +285,7 @@ def _judged(exact: Mapping[str, torch.Tensor], eager: Mapping[str, torch.Tensor]
     lines += [f"{row.name:{width}}  {row.ours:8.1e}  {row.eager:8.1e}{'  BAD' * row.is_bad}"
               for row in shown]
     if len(rows) > len(shown):
-        lines.append(f"{len(rows) - len(shown)} more are no worse beside eager")
+        lines.append(f"{len(rows) - len(shown)} more, no worse than these relative to eager")
     if bad:
         lines.append(f"verdict: BAD: {len(bad)} of {len(rows)} tensors are farther from float64 "
                      "than eager's; please report this with the model")

@@ -310,7 +310,7 @@ def name_what_is_written(graph: fx.Graph) -> None:
             graph.erase_node(node)
         elif torch.Tag.inplace_view in node.target.tags or name in (
                 "aten::set_", "aten::resize_", "aten::resize_as_", "aten::requires_grad_"):
-            raise NotUnderstood(f"{node.target} changes what a tensor is")
+            raise NotUnderstood(f"{node.target} changes the shape or the memory of a tensor")
         else:
             node.replace_all_uses_with(node.args[0])
 

@@ -94,7 +94,7 @@ def _of(function: Callable[..., Value]) -> Callable[[Importer, fx.Node], Value]:
     """The rule for a function of one value and numbers."""
     def rule(region: Importer, node: fx.Node) -> Value:
         if node.kwargs or any(isinstance(arg, fx.Node) for arg in node.args[1:]):
-            raise NotUnderstood("an argument of an activation that is no number")
+            raise NotUnderstood("an argument of an activation is not a number")
         return function(region.operand(node.args[0]).value, *map(float, node.args[1:]))
     return rule
 
@@ -115,7 +115,7 @@ def _glu(region: Importer, node: fx.Node) -> Value:
 def _prelu(region: Importer, node: fx.Node) -> Value:
     x, slope = node.args
     if value_of(slope).numel() != 1:
-        raise NotUnderstood("a slope for each channel")
+        raise NotUnderstood("PReLU with a slope for each channel")
     value = region.operand(x).value
     return b.select(b.less(0.0, value), value, value * region.operand(slope, node).value)
 

@@ -29,7 +29,7 @@ def _elementwise(name: str, is_reversed: bool = False) -> Callable[[Importer, fx
         if len(arguments) > 2:
             alpha = arguments.pop()
         if set(node.kwargs) - {"alpha"}:
-            raise NotUnderstood("arguments that are no operands, as a division's rounding")
+            raise NotUnderstood("an option such as the rounding mode of a division")
         dtype = value_of(node).dtype
         operands = [region.operand(arg, node) for arg in
                     (reversed(arguments) if is_reversed else arguments)]
@@ -111,14 +111,14 @@ def _comparison(name: str, is_swapped: bool = False) -> Callable[[Importer, fx.N
 def _logical(name: str) -> Callable[[Importer, fx.Node], Any]:
     def rule(region: Importer, node: fx.Node) -> Any:
         if any(value_of(arg).dtype != torch.bool for arg in node.args):
-            raise NotUnderstood("bits of integers")
+            raise NotUnderstood("a bitwise operation on integers")
         return b.elementwise(name, [region.operand(arg, node).value for arg in node.args])
     return rule
 
 
 def _not(region: Importer, node: fx.Node) -> Any:
     if value_of(node.args[0]).dtype != torch.bool:
-        raise NotUnderstood("bits of integers")
+        raise NotUnderstood("a bitwise operation on integers")
     return b.equal(region.operand(node.args[0]).value, 0.0)
 
 
@@ -136,7 +136,7 @@ def _choice(node: fx.Node, condition: _core.Value, one: Any, other: Any) -> Any:
     if len(node.args) != 3 or any(
             getattr(arg.meta["val"], "dtype", None) == torch.float64
             for arg in node.all_input_nodes):
-        raise NotUnderstood("a choice of other types")
+        raise NotUnderstood("torch.where in float64, or with one argument")
     return b.select(condition, one, other)
 
 

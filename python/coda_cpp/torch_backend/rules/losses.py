@@ -54,7 +54,7 @@ def _cross_entropy(region: Importer, node: fx.Node) -> Any:
     if weight is not None or value_of(logits).dim() != 2:
         raise NotUnderstood("a loss with class weights or of several dimensions")
     if logits not in region.known:
-        raise NotUnderstood("its logits are not made beside it")
+        raise NotUnderstood("its logits are not computed in the same region")
     is_all = ignored == loss_forms.NO_INDEX
     rows, mean = b.cross_entropy(
         region.operand(logits).value,
@@ -81,7 +81,7 @@ def _gather(region: Importer, node: fx.Node) -> Any:
     x, _, index = node.args[:3]
     if not layouts.is_one(value_of(index).shape[-1]) or not all(map(
             layouts.same, value_of(x).shape[:-1], value_of(index).shape[:-1])):
-        raise NotUnderstood("it chooses several columns of a row, or of some rows")
+        raise NotUnderstood("it selects several columns of a row, or only some rows")
     chosen, source = region.index(index, (_columns(x), None)), region.operand(x)
     if isinstance(source, _Probabilities):
         log = b.select_column(source.logits.value, chosen) - _logsumexp(source.logits)
@@ -114,7 +114,7 @@ def _mean(rows: _core.Value) -> _core.Value:
 
 def _over_rows(region: Importer, node: fx.Node) -> Any:
     if node.args[0] not in region.known:
-        raise NotUnderstood("what it adds is not made beside it")
+        raise NotUnderstood("its operand is not computed in the same region")
     rows = region.operand(node.args[0]).value
     return _mean(rows) if node.target is _aten.mean.default else b.col_sum(rows)
 

@@ -46,7 +46,7 @@ def _variance(is_deviation: bool) -> Callable[[Importer, fx.Node], Any]:
         if correction is None:
             correction = 1
         if columns <= correction:
-            raise NotUnderstood("a variance of fewer numbers than its correction takes")
+            raise NotUnderstood("a variance of fewer numbers than its correction")
         value = region.operand(node.args[0]).value
         squares = _group_m2(value, columns) if has_heads else b.row_m2(value)
         variance = squares * (1 / (columns - correction))

@@ -24,7 +24,7 @@ def _linear(region: Importer, node: fx.Node) -> Any:
     if x in region.known:
         types = {value_of(x).dtype, value_of(weight).dtype}
     if len(types) != 1 or region.storage not in (None, *types):
-        raise NotUnderstood("its products have operands of several types")
+        raise NotUnderstood("its GEMMs have operands of several types")
     region.storage = types.pop()
     is_turned = bool(node.meta.get(layouts.TURNED))
     make = b.conv1d if is_turned else b.linear

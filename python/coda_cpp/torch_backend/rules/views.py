@@ -51,7 +51,7 @@ def _around(node: fx.Node, dim: int) -> tuple[int, int]:
     """The numbers of columns in the dimensions before and after a dimension."""
     layout, shape = layouts.or_plain(node), value_of(node).shape
     if layout[dim] != "c":
-        raise NotUnderstood("a part of the rows")
+        raise NotUnderstood("it selects some of the rows")
     return (layouts.number(layouts.count(layout[:dim], shape[:dim], "c")),
             layouts.number(layouts.count(layout[dim + 1:], shape[dim + 1:], "c")))
 
@@ -71,7 +71,7 @@ def _slice(region: Importer, node: fx.Node) -> Any:
     if step == 2 and 2 * count == size:
         return Imported(whole.dtype, whole.half(2 * rest, first))
     if step != 1 or heads != 1 or count == 0:
-        raise NotUnderstood("a part of each head that is no half")
+        raise NotUnderstood("a part of each head other than a half")
     return Imported(whole.dtype, b.slice_columns(whole.value, first * rest, count * rest))
 
 
@@ -85,7 +85,7 @@ def _side_by_side(region: Importer, node: fx.Node) -> Any:
     if len(parts) == 2 and value_of(parts[0]).shape == value_of(parts[1]).shape:
         return Pair(dtype, operands, layouts.number(value_of(node).shape[dim]) * rest)
     if heads != 1:
-        raise NotUnderstood("parts of heads that are no halves")
+        raise NotUnderstood("parts of heads other than halves")
     return Imported(dtype, b.concat_columns([operand.value for operand in operands]))
 
 
