@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is measured: programs of a Transformer block at the sizes of a model.
+// The measured cases: programs of a Transformer block at the sizes of a model.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of lab/notebook/hopper.md: the time of each program of a block, and of whole blocks,
-// against the bare products inside them on cuBLAS (the best of its heuristics' first 16; beside a
-// program also the first, which a framework gets that asks for one). A line a case on the terminal,
-// a JSON object a candidate in a file. With --tune the configurations that the model ranks first
-// are timed too. (`coda bench` measures any one program or block.)
+// Measures the time of each program of a block, and of whole blocks, relative to their GEMMs alone
+// on cuBLAS, for the table in lab/notebook/hopper.md. cuBLAS runs the best of the first 16
+// algorithms that its heuristics propose; a program is also compared with the first proposal, which
+// a framework gets. Prints one line per case, and writes one JSON object per candidate to a file.
+// With --tune the configurations that the model ranks first are timed too. (`coda bench` measures
+// any single program or block.)
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

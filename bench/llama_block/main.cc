@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block benchmark: a LLaMA block without attention, forward and forward + backward, fp32 and
-// bf16. In one run and interleaved round by round: our fused plan, its two baselines on the same
-// backend (op by op: each framework operation is a program of its own; unfused: GEMMs without
-// epilogues, but whatever stands between two GEMMs joined into one pass), the fused plan's products
-// alone, and PyTorch eager and compiled. Prints medians and ratios; writes JSON.
+// Measures a LLaMA block without attention on the CPU: forward, and forward + backward, in fp32 and
+// bf16. These take turns in one run: the fused plan; its two baselines on the same backend (op by
+// op: each framework operation is a separate program; unfused: GEMMs without epilogues, and one
+// fused pass for everything between two GEMMs); the GEMMs of the fused plan alone; and PyTorch,
+// eager and compiled. Prints medians and ratios; writes JSON.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations are recorded as the block is written down; each is compiled as a graph of its own, and
-// the plans are strung together: forwards in order, backwards in reverse. A result with several
-// readers has the sum of their gradients, one addition a program.
+// Operations are recorded while the block is built. Each is compiled as a separate graph, and the
+// plans are concatenated: forwards in order, backwards in reverse. The gradients of a result with
+// several readers are added, with one program per addition.
 #include "op_by_op.h"
 
 #include <algorithm>

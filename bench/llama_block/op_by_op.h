@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measured block as a framework runs it: each of its operations (a linear layer, a norm, silu
-// times up, a rotation, a residual sum, the gradient of each of these, each sum of gradients) is
-// compiled alone, reads its operands from memory and writes its result there. The operations' own
-// programs are this backend's best: what is missing is only what joins them.
+// The measured block as a framework runs it: each operation (a linear layer, a norm, silu times up,
+// a rotation, a residual sum, the gradient of each of these, each sum of gradients) is compiled
+// alone, reads its operands from memory and writes its result there. The programs of single
+// operations are the best of this backend; only fusion is missing.
 #pragma once
 
 #include "block_graph.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer's benchmark as a child process: a request a line, an answer a line.
+// Runs a peer's benchmark as a child process: one request per line, one answer per line.
 #pragma once
 
 #include <sys/types.h>

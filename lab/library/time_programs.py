@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("--coda", default=str(ROOT / "build/tools/coda"), help="the command")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("library.jsonl"))
-    parser.add_argument("--compare", type=pathlib.Path, help="results of programs of the same names")
+    parser.add_argument("--compare", type=pathlib.Path, help="programs of the same names")
     parser.add_argument("--alone", action="store_true",
                         help="compared with its GEMM only, which --compare needs")
     parser.add_argument("--sizes", type=lambda text: dict(map(parse_size, text.split(","))),

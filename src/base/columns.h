@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index arithmetic of columns: exact division of sizes, and where the members of a pair stand.
+// Index arithmetic of columns: exact division of sizes, and the columns of the members of a pair.
 #pragma once
 
 #include <optional>

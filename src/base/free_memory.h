@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may still take, on a machine or in a container. A system that is
-// short of memory kills a process rather than refuse it; so whoever takes much asks before.
+// Determines how much memory this process may still allocate, on a machine or in a container. A
+// system that is short of memory kills processes instead of failing an allocation, so large
+// allocations check this first.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large arrays of zeros, and memory that the system does not give: what it was for, and how much of
-// it.
+// Allocates large arrays of zeros, and reports failed allocations: what the memory is for, and its
+// size.
 #pragma once
 
 #include <new>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user may have meant by a name that is not known.
+// Suggests a known name for an unknown one.
 #pragma once
 
 #include <optional>

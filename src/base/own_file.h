@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that decide what this process does, as compiled kernels do: they are read only if nobody
-// but the user (or root) can have written them.
+// Reads files that determine what this process runs, such as compiled kernels, only if nobody
+// except the user or root can have written them.
 #pragma once
 
 #include <filesystem>

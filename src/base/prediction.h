@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large one more number of a sample may be: bounds that are measured, not guessed.
+// Predicts how large a further number of a sample may be, so that tests use measured bounds.
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far computed values are off, as one number to be held against a bound.
-// Invariant: no bound is kept because of a NaN: what is no number, or infinite, where the reference
-// is not the same is infinitely wrong.
+// The relative error of computed values as one number, which is compared with a bound.
+// Invariant: if a value is NaN or infinite and the reference is not the same, the error is
+// infinite, so no bound holds.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many blocks hold a size, and the size of them all; sizes are not negative, blocks above 0.
+// Numbers of blocks that hold a size, and their total size. Sizes are >= 0, block sizes > 0.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 (FIPS 180-4): names of things by their content, in caches, where two contents must never
-// meet under one name.
+// SHA-256 (FIPS 180-4), for names that are derived from content: different contents in a cache must
+// not get the same name.
 #pragma once
 
 #include <array>

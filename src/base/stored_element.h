@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of a tensor in the host's memory, whatever its type: for references, tests and
-// edges. What bandwidth depends on has its own code.
+// Reads and writes one element of a tensor of any type in host memory, for references, tests and
+// edges. Code that is limited by bandwidth has its own conversions.
 #pragma once
 
 #include <cstdint>

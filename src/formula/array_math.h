@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's operations on arrays of float64, one element after another. Obvious rather than fast: an
-// author's formula is evaluated at sizes that tests have.
+// NumPy's operations on float64 arrays, one element after another. The code is simple instead of
+// fast, because formulas are evaluated only at small test sizes.
 #pragma once
 
 #include <cstdint>

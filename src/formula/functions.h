@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that formulas may call, by their names in NumPy or PyTorch: a row each, with the
-// names of its parameters. x.f(...) is f(x, ...).
+// The functions that formulas may call, by their names in NumPy or PyTorch. Each has one row with
+// the names of its parameters. x.f(...) is f(x, ...).
 #pragma once
 
 #include <optional>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in x[...]: slices, numbers, None, an ellipsis and vectors of indices, as NumPy has
-// them.
+// The contents of x[...]: slices, numbers, None, an ellipsis and vectors of indices, as in NumPy.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The architectures whose config.json is read, checked and written: a row each in the table below,
-// a file each (config_NAME.cc). Those of LLaMA's family differ in few settings; what they share is
-// in config_family.cc.
+// The architectures whose config.json is read, checked and written. Each has one row in the table
+// below and one file (config_NAME.cc). Architectures of LLaMA's family differ in few settings;
+// config_family.cc has their common code.
 #pragma once
 
 #include <functional>

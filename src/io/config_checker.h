@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What numbers of a config may be, whatever the model.
+// The ranges of a config's numbers that hold for every model.
 #pragma once
 
 #include <cmath>

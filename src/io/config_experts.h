@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What config.json has alike for architectures with a mixture of experts.
+// The settings of config.json that architectures with a mixture of experts have in common.
 #pragma once
 
 #include "coda/model_config.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a config.json has that its architecture does not read: settings that change the mathematics
-// of other architectures are refused, others are passed over, and those that nobody knows are
-// named. Rates of dropout are named too.
+// The settings of a config.json that its architecture does not read. Settings that change the
+// mathematics of other architectures are refused, other known settings are ignored, and unknown
+// settings and dropout rates are reported.
 #pragma once
 
 #include <string>

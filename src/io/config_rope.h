@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of config.json about rotary positions: as transformers 4 (rope_theta, rope_scaling) and
-// 5 (rope_parameters) write it.
+// The part of config.json about RoPE, in the forms of transformers 4 (rope_theta, rope_scaling) and
+// transformers 5 (rope_parameters).
 #pragma once
 
 #include "coda/model_config.h"

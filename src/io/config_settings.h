@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a config.json, read by name and by type. Messages name the file, the setting, its
-// value and what is needed.
+// The settings of a config.json, read by name and type. Messages name the file, the setting, its
+// value and the valid values.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files of a folder are not to be read, as its .gitignore and .gitattributes say. The rules
-// are read as text: nothing that a folder holds is run or obeyed otherwise.
+// Decides which files of a folder to skip, by its .gitignore and .gitattributes. These files are
+// only parsed as text; nothing in the folder is run.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace coda::io {
 
 // Whether a path, relative to the folder of the rule, matches a pattern of .gitignore: * and ? stay
-// within a name, ** does not, [a-z] is one of these characters, \ takes the next one as it is.
+// within a name, ** does not, [a-z] is one of these characters, \ quotes the next character.
 // Takes time proportional to the product of both lengths.
 bool matches(std::string_view pattern, std::string_view path);
 
@@ -19,10 +19,10 @@ class IgnoreRules {
   // Adds the lines of the .gitignore of a folder; `folder` is its path below the first one, "" or
   // ending in '/'.
   void add_ignored(std::string_view text, const std::string& folder);
-  // Adds what a .gitattributes calls linguist-generated.
+  // Adds the patterns that a .gitattributes marks as linguist-generated.
   void add_generated(std::string_view text, const std::string& folder);
 
-  // Of a path below the first folder. The last rule that matches decides, as in Git.
+  // Whether to skip a path below the first folder. The last rule that matches decides, as in Git.
   bool ignores(std::string_view path, bool is_folder) const;
 
  private:

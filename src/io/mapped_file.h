@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes, mapped read-only: large weights and token files cost no copy and no memory beyond
-// the page cache. Our own writers replace files, which leaves a mapping valid; another program may
-// shorten one that is mapped, and reading it would then end the process with SIGBUS. So the first
-// mapping installs a handler of that signal, which puts zeros where the file ended (and leaves
-// faults elsewhere to the handler before it), and who has read a mapping asks require_whole().
+// A file's bytes, mapped read-only, so that large weights and token files need no copy and no
+// memory beyond the page cache.
+// If another program shortens a mapped file, reading past the new end raises SIGBUS. The first
+// mapping therefore installs a handler, which replaces the missing pages by zeros and passes other
+// faults to the previous handler. After reading a mapping, call require_whole(). Our own writers
+// replace files, which leaves mappings valid.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of Hugging Face checkpoints, as transformers 4 (rope_theta, rope_scaling) and 5
-// (rope_parameters) write it, to and from our plain configs. What a config asks for is either done
-// or refused with one line: nothing that changes the mathematics is ignored. (Dropout is: there is
-// none here, and who trains is told.)
+// Converts config.json of Hugging Face checkpoints, as transformers 4 (rope_theta, rope_scaling)
+// and 5 (rope_parameters) write it, to and from the plain configs of coda/model_config.h. A setting
+// that changes the mathematics is either supported or refused with one line. The exception is
+// dropout, which is ignored and reported.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy format, which the members of an .npz have: a header that is a Python dictionary, and
-// the elements. Source: numpy.lib.format, versions 1.0 to 3.0.
+// NumPy's .npy format, in which the members of an .npz are stored: a header that is a Python
+// dictionary, then the elements. Source: numpy.lib.format, versions 1.0 to 3.0.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reader and the writer of safetensors files share about the header.
+// The parts of the header that the reader and the writer of safetensors files share.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of a folder, for training. The folder may be anybody's: it is read and nothing else.
-// No program is run (a Git checkout's own configuration could name one) and no link is followed.
+// Finds the texts of a folder, for training. The folder is not trusted: no program is run (a Git
+// checkout's own configuration could name one) and no link is followed.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many calls a burst on the GPU has, and how many of them a graph holds.
+// Computes how many calls a burst on the GPU has, and how many of these one CUDA graph has.
 #pragma once
 
 namespace coda::measure {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is timed: a name and its times (coda/measure.h), and how it is run.
+// A candidate of a measurement: its name, its times (coda/measure.h) and the function that runs it.
 #pragma once
 
 #include <functional>

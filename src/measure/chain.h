@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs one behind the other, as an author thinks of them: what one stores the next may read,
-// and a partial is the reduction that it is a part of. All in float64.
+// Runs several programs in order, in float64. A program may read what an earlier one stored; a
+// partial is represented by its whole reduction.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gradient against finite differences, along a random direction.
+// Compares a gradient with finite differences along a random direction.
 #pragma once
 
 #include <functional>

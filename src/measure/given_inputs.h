@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays that a caller gives programs or a graph as inputs: what their tensors make of them.
+// Converts arrays that a caller gives as inputs of programs or of a graph to the types of the
+// tensors.
 #pragma once
 
 #include <map>
@@ -15,14 +16,14 @@ namespace coda::measure {
 
 struct GivenInputs {
   program::TensorValues values;    // rounded to the types of their tensors
-  std::vector<std::string> notes;  // of those that this changed
+  std::vector<std::string> notes;  // names the inputs that rounding changed
 };
 
-// Rounds to the types of the tensors that are declared. Throws Error for what is no whole number
-// where one is needed.
+// Rounds inputs to the declared types of their tensors. Throws Error for a fraction where a whole
+// number is needed.
 GivenInputs rounded_inputs(const std::map<std::string, TensorDecl>& declared, const Arrays& inputs);
 
-// Throws Error unless `index` has rows of `table` only: they are gathered without a check.
+// Throws Error if `index` has a row outside of `table`; gathering does not check this.
 void require_rows(const std::string& index, const std::vector<double>& values,
                   const std::string& table, int64_t rows);
 

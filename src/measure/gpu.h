@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU that a benchmark measures on: its context (that of the calling thread while this lives),
-// kernels, a stream of its own, clocks and power.
+// The GPU that a benchmark uses: its context (current in the calling thread during the lifetime of
+// this object), kernels, a separate stream, clocks and power.
 #pragma once
 
 #include <memory>

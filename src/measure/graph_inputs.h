@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of a graph that outputs are made of, and values for them.
+// Finds the inputs of a graph on which its outputs depend, and makes values for them.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ using GraphValues = std::map<std::string, std::vector<double>>;
 
 std::map<std::string, TensorDecl> inputs_of(const NamedGraph& named);
 
-// Inputs whose values are places in something: below how many rows of what, or columns.
+// Inputs whose values are indices: the limit of an index, and what has so many rows or columns.
 struct IndexLimit {
   std::string of;
   Dim count;
@@ -30,7 +30,7 @@ std::map<std::string, IndexLimit> index_limits(const NamedGraph& named);
 // indices are in range.
 GraphValues random_graph_inputs(const NamedGraph& named, const DimValues& sizes, uint64_t seed);
 
-// Seconds of one evaluation in float64, about.
+// The approximate seconds of one evaluation in float64.
 double evaluation_seconds(const NamedGraph& named, const DimValues& sizes);
 
 // A compiled plan with its tensors on a backend.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between arrays of float64 and tensors of any type.
+// Converts between float64 arrays and tensors of any type.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times on the host's processor, which has one speed as long as nothing else runs: candidates are
-// run in turns, in random order, so that what disturbs one disturbs all.
+// Times candidates on the host's processor. Candidates take turns in random order, so a disturbance
+// affects all of them.
 #pragma once
 
 #include <vector>

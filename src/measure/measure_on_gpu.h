@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda/measure.h on a GPU: a program, or a whole plan, beside the products inside it alone on
-// cuBLAS (the fastest of its heuristics' first 16 for each), in the regimes of gpu_timer.h.
+// Implements coda/measure.h on a GPU: compares a program, or a whole plan, with its GEMMs alone on
+// cuBLAS (the fastest of the first 16 algorithms that its heuristics propose) in the regimes of
+// gpu_timer.h.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program as a framework without fusion runs it: every operation on tiles reads its operands from
-// memory and writes its result there. What a program gains by its epilogue is the time of this.
+// Splits a program into one program for each operation on tiles, as a framework without fusion runs
+// it: every operation reads its operands from memory and writes its result there. The difference in
+// time is the gain of the program's epilogue.
 #pragma once
 
 #include <optional>
@@ -9,13 +10,13 @@
 
 namespace coda::measure {
 
-// How tables call it, and the copy of as many bytes beside it.
+// The names in tables of this and of a copy of as many bytes.
 inline constexpr const char* kOneByOne = "operations one by one";
 inline constexpr const char* kCopy = "copy of as many bytes";
 
-// The tensors are the program's, and a temporary for each value that it stores nowhere, of the type
-// of its widest stored tensor. What is made of vectors alone is not an operation of its own.
-// Nothing for a program without tiles, with one operation, or with a value that no program can
+// The tensors are those of the program, and a temporary for each value that the program does not
+// store, with the type of its widest stored tensor. Operations on vectors alone are not split off.
+// Empty for a program without tiles, with a single operation, or with a value that no program can
 // store alone.
 std::optional<Plan> one_by_one(const Program& program);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan that is ready to run on a backend, with memory for everything that a caller binds, filled
-// once; its results are the session's, so that they take memory only when they are there. Weights
-// are small, as a model's are, so that activations keep their size; scales of 8-bit operands are
-// learned before, as a trainer learns them.
+// once. The session owns the results, so they take memory only while they exist. Weights are as
+// small as a model's, so that activations keep their size. Scales of 8-bit operands are learned
+// first, as by a trainer.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SM clock and energy from NVML: at a power limit a kernel's speed is its joules a flop, so every
-// sustained figure stands beside these.
+// Reads the SM clock and the energy from NVML. At the power limit a kernel's speed depends on its
+// energy per operation, so each sustained time is reported with both.
 #pragma once
 
 namespace coda::measure {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products inside programs, as a library would run them alone: the peer that a program's
-// time is compared with.
+// The GEMMs of programs as a library would run them alone: the peer that a program's time is
+// compared with.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// products_alone: the plan with only the GEMMs of a plan, without their epilogues.
 #include <map>
 
 #include "coda/measure.h"

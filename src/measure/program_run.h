@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with tensors of its own on the GPU, in several sets so that timing never measures the
-// L2 cache, and the products inside it on cuBLAS over tensors of the same shapes.
+// A program with its own tensors on the GPU, in several sets, so that operands are never found in
+// the L2 cache; and the GEMMs of the program on cuBLAS over tensors of the same shapes.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random tensors, made where they lie: what a kernel multiplies decides its power, so timings use
-// normal deviates, not zeros.
+// Fills tensors with random numbers in place. Timings use normal deviates instead of zeros, because
+// the values that a kernel multiplies determine its power.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What references in float64 take, which work on one core: said, or refused, before they begin.
+// Predicts the time of float64 references, which run on one core. Checks that would take ten
+// minutes or more are refused before they begin.
 #pragma once
 
 #include <span>
@@ -8,10 +9,10 @@
 
 namespace coda::measure {
 
-// Of one evaluation of the program, about.
+// The approximate time of one evaluation of the program.
 double evaluation_seconds(const Program& program, const DimValues& sizes);
 
-// Throws Error unless so many evaluations of all programs take less than ten minutes.
+// Throws Error unless `evaluations` evaluations of all programs take less than ten minutes.
 void require_short(std::span<const Program> programs, const DimValues& sizes, double evaluations);
 
 }  // namespace coda::measure

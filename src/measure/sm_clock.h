@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mean clock of the SMs between two marks on a stream, from their own counters of cycles: what
-// the driver reports is a moment's value, of steps of 15 MHz, and late. Milliseconds times this is
-// cycles, which tells a kernel that waits from one that lacks power.
+// Measures the mean SM clock between two marks on a stream, by the SMs' cycle counters. The driver
+// reports only a momentary value, late and in steps of 15 MHz. Milliseconds times this clock are
+// cycles, which distinguish a kernel that waits from a kernel that is limited by power.
 #pragma once
 
 #include <memory>

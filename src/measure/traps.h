@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program meets beside usual numbers: zeros, huge and tiny inputs, infinity instead of NaN
-// in memory that is not the tensors', results in the place of inputs.
+// Runs a program with special inputs and memory: zeros, huge and tiny inputs, infinity instead of
+// NaN in the memory outside of tensors, results in the memory of inputs.
 #pragma once
 
 #include "coda/backend.h"

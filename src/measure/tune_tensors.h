@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors for timing program after program: carved from memory that is filled with random numbers
-// once. What kernels write lies apart from what they multiply, so operands stay as they were.
+// Tensors for timing one program after another, in memory that is filled with random numbers once.
+// Tensors that kernels write are separate from the operands of GEMMs, so the operands keep their
+// values.
 #pragma once
 
 #include <vector>
@@ -13,8 +14,8 @@ class TuneTensors {
  public:
   explicit TuneTensors(gpu::GpuState& state) : state_(state) {}
 
-  // In so many sets that none is found in L2 when its turn comes again. Views of earlier calls are
-  // no longer valid.
+  // Makes so many sets of tensors that a set is no longer in L2 when it is used again. Invalidates
+  // views of earlier calls.
   std::vector<std::vector<TensorView>> make(const Program& program, const DimValues& sizes,
                                             const std::vector<int64_t>& row_strides);
 

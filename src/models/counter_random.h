@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers as a pure function of (seed, stream, counter): what is drawn does not depend on
-// what was drawn before, so weights do not depend on the order of initialisation, and a resumed run
-// sees the data it would have seen.
+// Random numbers as a pure function of (seed, stream, counter). A number does not depend on earlier
+// ones, so weights do not depend on the order of initialisation, and a resumed run sees the same
+// data as an uninterrupted one.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT2LMHeadModel as a graph: LayerNorm and biases everywhere, learned positions, GELU (tanh form),
-// Conv1D weights [in, out] with q, k and v side by side in one product, a head that
-// is tied to the embedding or has a weight of its own.
+// Conv1D weights [in, out] with q, k and v concatenated into one GEMM, a head that is tied to the
+// embedding or has its own weight.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LLaMA and the decoders of its family as graphs, their weights as Hugging Face stores them. The
-// graph is made of the config's settings only; which architecture has which is config.json's
-// matter (src/io/architecture.h).
+// LLaMA and the decoders of its family as graphs, with weights as Hugging Face stores them. The
+// graph depends only on the settings of the config; src/io/architecture.h maps architectures to
+// settings.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the builders of models share: inputs every model has, parameters registered as they are
-// used, and the loss.
+// Common code of the builders of models: the inputs of every model, parameters that are registered
+// at their first use, and the loss.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The angles of RoPE, plain or stretched for contexts longer than the first one.
+// The angles of RoPE, plain or scaled for contexts longer than in training.
 #pragma once
 
 #include <vector>

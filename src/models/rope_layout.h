@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// RoPE of the first channels of each head as RoPE of whole heads. Rows of the weights that make q
-// and k are gathered in another order before their product, so that the channels that turn are the
-// halves of pairs like all others, and the pairs that do not turn have the angle 0. Scores do not
-// depend on the order of channels.
+// Expresses RoPE of the first channels of each head as RoPE of whole heads. The rows of the weights
+// of q and k are gathered in another order before the GEMM, so that the rotated channels form pairs
+// as usual. Channels that are not rotated have the angle 0. Scores do not depend on the order of
+// channels.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model's graph the one that reads new tokens behind others whose keys and values were kept:
-// any graph with causal attention, as nothing else looks at other tokens.
+// Converts a model's graph to the graph that reads new tokens after earlier ones whose keys and
+// values were cached. Works for any graph with causal attention, because only attention reads other
+// tokens.
 #pragma once
 
 #include <memory>

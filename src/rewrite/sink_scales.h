@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass that makes epilogues possible: per-row factors, and rank-one terms that are not ready,
-// move behind matrix products and past every row-wise linear operation on the way; per-column
-// factors along K go where the choices say. Needs: matmuls with one segment (others are kept as
-// they are). Promises: equal values; frozen nodes stay themselves.
+// The pass that makes epilogues possible. It moves per-row factors, and rank-one terms that need a
+// statistic, from before a matrix product to after it, past every row-wise linear operation on the
+// way. Per-column factors along K move as the choices say.
+// Precondition: matmuls with one segment; others stay unchanged. Postcondition: equal values;
+// frozen nodes stay unchanged.
 #pragma once
 
 #include <vector>

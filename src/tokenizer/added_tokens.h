@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that are found in a text as they are written, before anything else is done to it:
-// <|endoftext|> and the like.
+// Finds tokens that a text contains literally, such as <|endoftext|>, before any other processing.
 #pragma once
 
 #include <array>
@@ -15,19 +14,19 @@ namespace coda::tokenizer {
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool strips_left = false;  // white space before it, or behind it, is part of it
+  bool strips_left = false;  // white space before it belongs to it; strips_right: after it
   bool strips_right = false;
   bool is_special = false;
-  bool is_normalized = false;  // it is looked for in the normalized text
+  bool is_normalized = false;  // it is searched in the normalized text
 };
 
 class AddedTokens {
  public:
-  // Of several that start at one place the longest is found, and of equal ones the first.
+  // Of several tokens that start at one place the longest is found; of equal ones the first.
   void add(AddedToken token);
   bool empty() const { return tokens_.empty(); }
 
-  // Calls on_text for what lies between tokens, and where it starts; on_token for their ids.
+  // Calls on_text with each text between tokens and its start, and on_token with each token's id.
   void split(std::string_view text, const std::function<void(std::string_view, size_t)>& on_text,
              const std::function<void(int32_t)>& on_token) const;
 

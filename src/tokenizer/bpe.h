@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte pair encoding of one piece of text: it starts as single symbols (bytes, or characters), and
-// of all neighbours that the file lists as a pair the first in its list are joined, leftmost first,
-// until none is listed.
+// Byte pair encoding of one piece of text. It starts with single symbols (bytes or characters). Of
+// all neighbouring symbols that the file lists as a pair, those that are listed first are merged,
+// leftmost first, until no listed pair is left.
 //
-// A long piece is first cut between two characters that no token has side by side: whatever is
-// joined, it is never across such a place, so the parts can be encoded alone and remembered. In
-// models of SentencePiece, which have no pieces, these places are the starts of words.
+// A long piece is first cut between two characters that are adjacent in no token. No merge crosses
+// such a place, so the parts are encoded separately and cached. In SentencePiece models, which have
+// no pieces, these places are the starts of words.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One component of a tokenizer.json: an object with a type and settings, read by name. What it is
-// called in messages leads to it: "tokenizer.json: pre_tokenizer Sequence: Split".
+// One component of a tokenizer.json: an object with a type and settings, which are read by name.
+// Messages name its path in the file: "tokenizer.json: pre_tokenizer Sequence: Split".
 #pragma once
 
 #include <nlohmann/json.hpp>

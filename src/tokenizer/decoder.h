@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tokens as a file writes them back to text.
+// Converts tokens, as a tokenizer file writes them, back to text.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tokenizer file does to a text before it is cut: Unicode's normal forms, replacements, a
-// text in front.
+// Normalises a text before it is cut into pieces: Unicode's normal forms, replacements, a prefix.
 #pragma once
 
 #include <functional>

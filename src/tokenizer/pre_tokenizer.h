@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a tokenizer file cuts a text into pieces before pairs are joined.
+// Cuts a text into pieces before pairs are merged.
 #pragma once
 
 #include <functional>

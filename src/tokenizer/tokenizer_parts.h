@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a tokenizer, in the order in which a text passes them, as tokenizer.json has them.
+// The parts of a tokenizer, in the order in which they process a text, as in tokenizer.json.
 #pragma once
 
 #include <filesystem>

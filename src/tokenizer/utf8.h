@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8, checked once where text comes in and trusted behind.
+// UTF-8. Text is checked once, where it enters the program, and is valid from there on.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds examples/qwen3.cc against transformers' Qwen3ForCausalLM: loss and every gradient, in fp32.
+"""Compares examples/qwen3.cc with transformers' Qwen3ForCausalLM: loss and all gradients, in fp32.
 
-Usage: qwen3.py PROGRAM. The program is run as its users run it, for one step from weights that
-transformers saved. The text has one sequence, so that all rows of the batch are that; the gradients
-are the first moments of AdamW after one step, by (1 - beta1), of gradients clipped to a norm of 1.
-Exits with 77 where torch or transformers is missing.
+Usage: qwen3.py PROGRAM. The program runs as for a user, for one step from weights that transformers
+saved. The text has one sequence, so all rows of the batch are equal. Gradients, clipped to a norm
+of 1, are AdamW's first moments after one step divided by (1 - beta1). Exits with 77 if torch or
+transformers is missing.
 """
 
 import os

@@ -56,7 +56,8 @@ TEST(TimePrograms, EachOfTheLibraryStandsBesideItsProductItsOperationsAndItsByte
     EXPECT_EQ(names.contains("products alone"), row.contains("flops")) << row;
   }
   // What is there is not timed again; beside itself everything takes the library's time.
-  const Ran again = run_script(folder, out_of(folder) + " --compare '" + folder / "out.jsonl" + "'");
+  const Ran again =
+      run_script(folder, out_of(folder) + " --compare '" + folder / "out.jsonl" + "'");
   EXPECT_EQ(again.status, 0);
   EXPECT_EQ(again.rows, ran.rows);
   EXPECT_THAT(again.table,
