@@ -291,9 +291,9 @@ class Opcheck(unittest.TestCase):
         recorder = Recorder(strict=True)
         batch = ids()
         torch.compile(llama(), backend=recorder, fullgraph=True)(input_ids=batch, labels=batch)
-        taken = recorder.reports[0].taken
-        self.assertEqual(len(taken), 3)
-        for region in (taken[1].region, taken[2].region):  # between attentions; with the loss
+        fused = recorder.reports[0].fused
+        self.assertEqual(len(fused), 3)
+        for region in (fused[1].region, fused[2].region):  # between attentions; with the loss
             function = region.function.function
             sizes = {**function.nominal_sizes(), "M": 6}
             tensors = [self._tensor(given, sizes, region.needs >> i & 1)

@@ -189,7 +189,7 @@ class Blocks(unittest.TestCase):
                 expected, wanted = outcome(model, model, input_ids=given, labels=given)
                 torch.testing.assert_close(loss, expected)
                 self.assertLess(error(gradients, wanted), 1e-5)
-                self.assertEqual(len(recorder.reports[0].taken), 3)
+                self.assertEqual(len(recorder.reports[0].fused), 3)
 
 
 if __name__ == "__main__":

@@ -329,7 +329,7 @@ class Programs(unittest.TestCase):
         for seed in range(100):
             why, made, told = failure(seed)
             self.assertEqual(why, "", f"seed {seed}: {told}")
-            fused += len(made.taken)
+            fused += len(made.fused)
         self.assertGreater(fused, 80)
 
 

@@ -56,9 +56,9 @@ def _gradients(rank, kind):
     called = {"ddp": _ddp, "fsdp": _fsdp}[kind](model, recorder)
     called(input_ids=batches[rank], labels=batches[rank]).loss.backward()
     gradients = [p.grad.full_tensor() if kind == "fsdp" else p.grad for p in model.parameters()]
-    taken = [len(report.taken) for report in recorder.reports]
+    fused = [len(report.fused) for report in recorder.reports]
     logging.getLogger("coda_cpp").removeHandler(handler)
-    return error(gradients, _expected(reference, batches)), taken, said
+    return error(gradients, _expected(reference, batches)), fused, said
 
 
 def _train(rank, meeting, results):
@@ -78,20 +78,20 @@ class SeveralProcesses(unittest.TestCase):
             multiprocessing.spawn(_train, (os.path.join(folder, "meeting"), results), 2)
         cls.found = [results.get() for _ in range(2)]
 
-    def _taken(self, kind):
+    def _fused(self, kind):
         for found in self.found:
             self.assertLess(found[kind][0], 2e-5)
         return self.found[0][kind][1]
 
     def test_ddp_in_buckets(self):
-        taken = self._taken("ddp")
-        self.assertGreater(len(taken), 2)  # graphs end where buckets do
-        self.assertGreaterEqual(sum(taken), 5)
+        fused = self._fused("ddp")
+        self.assertGreater(len(fused), 2)  # graphs end where buckets do
+        self.assertGreaterEqual(sum(fused), 5)
         said = [text for text in self.found[0]["ddp"][2] if "bucket_cap_mb" in text]
         self.assertEqual(len(said), 1)  # one warning that the buckets are too small
 
     def test_fsdp_layer_by_layer(self):
-        self.assertEqual(self._taken("fsdp"), [2])  # one graph serves all layers
+        self.assertEqual(self._fused("fsdp"), [2])  # one graph serves all layers
         self.assertEqual(self.found[0]["fsdp"][2], [])  # no log message
 
 

@@ -66,8 +66,8 @@ class CompiledModels(unittest.TestCase):
                       (torch.compile(model, backend=recorder, fullgraph=True), model)]
         torch.testing.assert_close(outcome_of[0][0], outcome_of[1][0])
         self.assertLess(error(outcome_of[0][1], outcome_of[1][1]), 1e-5)
-        for taken in recorder.reports[0].taken:  # no program adds the bias to each of three parts
-            self.assertNotIn(".columns", "".join(taken.plan.programs))
+        for entry in recorder.reports[0].fused:  # no program adds the bias to each of three parts
+            self.assertNotIn(".columns", "".join(entry.plan.programs))
 
     def test_speed_keeps_more_for_the_backward(self):
         model, tokens, kept = llama(), ids(), {}
@@ -79,9 +79,9 @@ class CompiledModels(unittest.TestCase):
             expected, wanted = outcome(model, model, input_ids=tokens, labels=tokens)
             torch.testing.assert_close(loss, expected)
             self.assertLess(error(gradients, wanted), 1e-5)
-            kept[objective] = sum(taken.plan.saved_bytes(
-                taken.region.function.function.nominal_sizes())
-                for taken in recorder.reports[0].taken)
+            kept[objective] = sum(entry.plan.saved_bytes(
+                entry.region.function.function.nominal_sizes())
+                for entry in recorder.reports[0].fused)
         self.assertGreater(kept["speed"], kept["memory"])
 
     def test_autocast_is_as_near_as_bf16(self):
@@ -149,7 +149,7 @@ class CompiledModels(unittest.TestCase):
             if shape[0] == 2:
                 graphs = len(recorder.reports)
         self.assertEqual(len(recorder.reports), graphs)
-        self.assertEqual((len(recorder.reports[-1].taken), recorder.reports[-1].causal), (2, 1))
+        self.assertEqual((len(recorder.reports[-1].fused), recorder.reports[-1].causal), (2, 1))
         self.assertNotIn("2 x expand", recorder.reports[-1].left)  # of keys and values
 
     def test_frozen_weights_and_inference(self):
@@ -164,7 +164,7 @@ class CompiledModels(unittest.TestCase):
         self.assertLess(error(gradients, wanted), 1e-5)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), expected)
-        training, inference = (report.taken[0].region for report in recorder.reports)
+        training, inference = (report.fused[0].region for report in recorder.reports)
         self.assertNotEqual(training.needs, 0)
         self.assertEqual(inference.needs, 0)
         torch.testing.assert_close(loss, expected)
@@ -179,7 +179,7 @@ class CompiledModels(unittest.TestCase):
         trained = torch.randn(32, 32, requires_grad=True)
         recorder = Recorder(strict=True)
         found = torch.compile(function, backend=recorder)(x, frozen, trained)
-        self.assertEqual(len(recorder.reports[0].taken), 1)
+        self.assertEqual(len(recorder.reports[0].fused), 1)
         self.assertEqual([t.requires_grad for t in found], [False, True, False])
 
     def test_results_have_eagers_strides(self):

@@ -134,7 +134,7 @@ class CompiledUses(unittest.TestCase):
                 called = torch.compile(model, backend=recorder, fullgraph=True)
                 with torch.autocast("cpu", torch.bfloat16):
                     (y, found), expected = called(x), model(x)[0]
-                self.assertEqual(len(recorder.reports[0].taken), 1)
+                self.assertEqual(len(recorder.reports[0].fused), 1)
                 self.assertEqual((y.dtype, found.dtype), (expected.dtype, torch.float32))
                 torch.testing.assert_close(y, expected, rtol=2e-2, atol=1e-2)
                 torch.testing.assert_close(found, y.float().T @ y.float())
@@ -148,7 +148,7 @@ class CompiledUses(unittest.TestCase):
         with Counted() as counted:
             outcome(called, model, input_ids=batch, labels=batch)
         # Two regions in each of two blocks and one behind them; those in blocks are recomputed.
-        self.assertEqual(len(recorder.reports[0].taken), 5)
+        self.assertEqual(len(recorder.reports[0].fused), 5)
         self.assertEqual(counted.calls, 5 + 4)
         self.assertEqual(recorder.reports[0].causal, 2)
         self._same(called, model, input_ids=batch, labels=batch)
@@ -180,8 +180,8 @@ class CompiledUses(unittest.TestCase):
         batch = ids()
         self._same(called, model, input_ids=batch, labels=batch)
         # Besides the weights only what regions take from attention, whose rows are no number.
-        made = [(info.rows[0], info.cols[0]) for taken in recorder.reports[0].taken
-                for info in taken.plan.tensors
+        made = [(info.rows[0], info.cols[0]) for entry in recorder.reports[0].fused
+                for info in entry.plan.tensors
                 if info.name.startswith("grad_to_") and not info.rows[1]]
         self.assertEqual(sorted(made), sorted(
             tuple(p.shape) for p in model.parameters() if p.requires_grad))
@@ -191,10 +191,10 @@ class CompiledUses(unittest.TestCase):
         model, batch = llama(num_hidden_layers=3), ids()
         called = torch.compile(model, backend=recorder, fullgraph=True)
         self._same(called, model, input_ids=batch, labels=batch)
-        functions = [taken.region.function for taken in recorder.reports[0].taken]
+        functions = [entry.region.function for entry in recorder.reports[0].fused]
         self.assertEqual(len(functions), 4)
         self.assertEqual(len(set(functions)), 3)
-        costs = [id(taken.costs) for taken in recorder.reports[0].taken]
+        costs = [id(entry.costs) for entry in recorder.reports[0].fused]
         self.assertEqual(len(set(costs)), 3)  # each is found once
 
     def test_logits_are_stored_only_for_who_wants_them(self):
@@ -215,7 +215,7 @@ class CompiledUses(unittest.TestCase):
                 torch.testing.assert_close(made.logits, logits, rtol=1e-4, atol=1e-4)
             else:
                 self.assertIsNone(made.logits)
-            stored = [info for info in recorder.reports[0].taken[-1].plan.tensors
+            stored = [info for info in recorder.reports[0].fused[-1].plan.tensors
                       if info.cols[0] == logits.shape[-1] and info.rows[1]]
             self.assertEqual(len([info for info in stored if info.role == "output"]), is_wanted)
         # Without labels they are the result.
@@ -364,13 +364,13 @@ class CompiledUses(unittest.TestCase):
             return are_whole[-1]
 
         recorder = Recorder(cost_model=True)
-        gains = property(lambda taken: taken.name != "fused_0")
+        gains = property(lambda entry: entry.name != "fused_0")
         patch = unittest.mock.patch.object
-        with patch(coda.Taken, "gains", gains), patch(coda, "inline", put):
+        with patch(coda.RegionReport, "gains", gains), patch(coda, "inline", put):
             called = torch.compile(Two(), backend=recorder, fullgraph=True)
             self._same(called, called._orig_mod, torch.randn(2, 4, 32))
         report = recorder.reports[0]
-        self.assertEqual((len(report.taken), len(report.without_gain)), (1, 1))
+        self.assertEqual((len(report.fused), len(report.without_gain)), (1, 1))
         self.assertEqual(are_whole, [True])  # so PyTorch's cache of compiled graphs takes it
 
     def test_what_is_computed_names_a_function(self):

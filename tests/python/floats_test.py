@@ -76,7 +76,7 @@ class Floats(unittest.TestCase):
             self.assertLess(error(gradients, wanted), 2e-5)
         for report in recorder.reports:
             self.assertTrue(all(layer.is_fused for layer in report.layers))
-            self.assertEqual([len(report.layers), len(report.taken)], [2, 1])
+            self.assertEqual([len(report.layers), len(report.fused)], [2, 1])
         return recorder.reports
 
     def _with_pytorch(self, kind, backend):
@@ -121,7 +121,7 @@ class Floats(unittest.TestCase):
         x = torch.linspace(1, 2, 4 * WIDTH).reshape(4, WIDTH).bfloat16()
         for scale in (1.001, 1.003, 1.007):  # in bf16 they are 1.0, 1.0 and 1.0078
             self.assertTrue(torch.equal(called(x, scale), model(x, scale)))
-        self.assertEqual([len(report.taken) for report in recorder.reports], [1, 1])
+        self.assertEqual([len(report.fused) for report in recorder.reports], [1, 1])
 
     def test_dynamic_attributes(self):
         """With dynamic=True every float is a symbol, also the epsilon of a norm."""
@@ -138,7 +138,7 @@ class Floats(unittest.TestCase):
         called = torch.compile(model, backend=recorder, dynamic=True)
         for model.eps, model.factor in ((1e-5, 0.5), (1e-5, 0.75), (1e-5, -2.5), (2.0, 1.25)):
             torch.testing.assert_close(called(x), model(x))
-        self.assertEqual([len(report.taken) for report in recorder.reports], [1])
+        self.assertEqual([len(report.fused) for report in recorder.reports], [1])
 
     def test_numbers_that_pytorch_makes_constants(self):
         class Normed(nn.Module):
@@ -159,7 +159,7 @@ class Floats(unittest.TestCase):
                 torch.testing.assert_close(called(x, number), model(x, number))
             if not dynamic:
                 for report in recorder.reports:
-                    self.assertEqual(len(report.taken), 1)
+                    self.assertEqual(len(report.fused), 1)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class LastRegion(unittest.TestCase):
                 loss.backward()
 
             run()
-            self.assertEqual(len(recorder.reports[0].taken), 1)
+            self.assertEqual(len(recorder.reports[0].fused), 1)
             logits = TOKENS * VOCABULARY * size
             self.assertEqual(allocations(run, logits // 2), [logits])
             run(tokens_of(TOKENS // 2))  # this compiles for any length
@@ -99,7 +99,7 @@ class LastRegion(unittest.TestCase):
         called, recorder = compiled(model)
         found, expected = (losses(lambda x, m=m: m(x)[::2], tokens) for m in (called, model))
         torch.testing.assert_close(found, expected)
-        self.assertEqual(len(recorder.reports[0].taken), 1)
+        self.assertEqual(len(recorder.reports[0].fused), 1)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class Lengths(unittest.TestCase):
             self.assertLess(error(gradients, expected) / len(expected) ** .5,
                             4e-2 if autocast else 1e-4)
         for report in recorder.reports:
-            self.assertTrue(report.taken)
+            self.assertTrue(report.fused)
         return len(recorder.reports)
 
     def test_no_graph_for_varying_lengths_calls_attention_of_cudnn(self):
@@ -122,7 +122,7 @@ class Lengths(unittest.TestCase):
             torch.testing.assert_close(loss, wanted)
             for a, e in zip(gradients, expected, strict=True):
                 torch.testing.assert_close(a, e)
-        short, varying = (report.taken[0].plan for report in recorder.reports)
+        short, varying = (report.fused[0].plan for report in recorder.reports)
         self.assertIn("blocks begin above", "".join(short.notes))
         self.assertIn("for blocks of 1024 rows", varying.explain({"M": 1100}, False))
 
@@ -157,7 +157,7 @@ class Lengths(unittest.TestCase):
                 loss, gradients = outcome(called, model, x)
                 found.append([loss, *gradients])
             torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
-        self.assertEqual([len(report.taken) for report in recorder.reports], [2, 2])
+        self.assertEqual([len(report.fused) for report in recorder.reports], [2, 2])
         self.assertFalse([one for report in recorder.reports for one in report.left
                           if one.split(" x ")[1].startswith("dropout")])
 

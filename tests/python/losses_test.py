@@ -162,10 +162,10 @@ class Losses(unittest.TestCase):
         for found, plain in zip(ours, eager):
             self.assertLessEqual(float(found), max(1.25 * float(plain), floor), name)
         (report,) = recorder.reports
-        self.assertTrue(any("linear" in taken.operations and operation in taken.operations
-                            for taken in report.taken), report.text())
-        for taken in report.taken:  # [rows, columns] of a result are no logits
-            for result in taken.region.function.function.outputs:
+        self.assertTrue(any("linear" in entry.operations and operation in entry.operations
+                            for entry in report.fused), report.text())
+        for entry in report.fused:  # [rows, columns] of a result are no logits
+            for result in entry.region.function.function.outputs:
                 self.assertNotEqual(int(str(result.value.shape[1])), _CLASSES, report.text())
         for name in ("softmax", "gather", "logsumexp", "cross_entropy", "kl_div"):
             self.assertNotIn(name, "\n".join(report.left))
@@ -201,10 +201,10 @@ class Losses(unittest.TestCase):
             for a, e in zip(torch.autograd.grad(made, (inner, w)), expected):
                 self.assertLess(float((a - e).norm() / e.norm()), 1e-5)
             (report,) = recorder.reports
-            saved[objective] = sum(taken.saved_bytes for taken in report.taken)
+            saved[objective] = sum(entry.saved_bytes for entry in report.fused)
             self.assertEqual("recomputes the logits" in report.text(), objective == "memory")
             # The head alone runs again.
-            self.assertNotIn("rms_norm", report.taken[-1].operations)
+            self.assertNotIn("rms_norm", report.fused[-1].operations)
         self.assertGreater(saved["speed"], 4 * tokens * classes)
         self.assertLess(saved["memory"], 2**20)
 

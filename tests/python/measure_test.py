@@ -15,7 +15,7 @@ from torch import nn
 import coda_cpp
 from coda_cpp.torch_backend import coda as backend, measure, region_times
 from coda_cpp.torch_backend.coda import coda
-from coda_cpp.torch_backend.report import Report, Taken
+from coda_cpp.torch_backend.report import RegionReport, Report
 from compiled import error, outcome
 
 
@@ -54,7 +54,7 @@ class Measure(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         for patched in (patch.dict(os.environ, CODA_CACHE_DIR=folder.name),
-                        patch.object(Taken, "gains", self._gains(Taken.gains)),
+                        patch.object(RegionReport, "gains", self._gains(RegionReport.gains)),
                         patch.object(measure, "_known", {}), patch.object(measure, "_spent", 0.0),
                         patch.object(measure, "_longest", 0.0),
                         patch.object(measure, "SECONDS", 1e3)):  # for a busy machine
@@ -64,7 +64,7 @@ class Measure(unittest.TestCase):
     @staticmethod
     def _gains(gains):
         """Of small sizes the prediction is that nothing gains."""
-        return property(lambda taken: gains.fget(taken) if taken.measured else True)
+        return property(lambda entry: gains.fget(entry) if entry.measured else True)
 
     def _compiled(self, **options):
         torch._dynamo.reset()
@@ -87,7 +87,7 @@ class Measure(unittest.TestCase):
     def test_a_region_is_timed_once_and_then_known_to_the_process_and_the_machine(self):
         with patch.object(region_times, "_measure", wraps=region_times._measure) as timed:
             first = self._compiled()
-            regions = first.taken + first.without_gain
+            regions = first.fused + first.without_gain
             self.assertEqual(len(regions), 3)
             self.assertEqual(timed.call_count, 2)  # two of them are equal
             for ours, theirs in (region.measured for region in regions):
@@ -97,7 +97,7 @@ class Measure(unittest.TestCase):
             measure._known.clear()  # as in another process
             again = self._compiled()
             self.assertEqual(timed.call_count, 2)
-            self.assertEqual([region.measured for region in again.taken + again.without_gain],
+            self.assertEqual([region.measured for region in again.fused + again.without_gain],
                              [region.measured for region in regions])
             self._compiled(objective="speed")
             self.assertEqual(timed.call_count, 4)
@@ -108,7 +108,7 @@ class Measure(unittest.TestCase):
             with patch.object(measure, "_stored", return_value=times):
                 report = self._compiled()
             self.assertEqual(len(report.without_gain), 3 * is_left)
-            self.assertEqual(len(report.taken), 3 * (not is_left))
+            self.assertEqual(len(report.fused), 3 * (not is_left))
             self.assertEqual("a call of the fused region took 2.000 ms, of PyTorch's operations "
                              "1.000 ms" in report.text(), is_left)
             self.assertEqual("measured 3.000 ms, 6.000 ms without" in report.text(), not is_left)
@@ -130,7 +130,7 @@ class Measure(unittest.TestCase):
                 module, inputs, options=options, report=report))
             with torch.autocast("cpu", torch.bfloat16):
                 call(torch.randn(4, 7, 32, requires_grad=True)).backward()
-            regions = report.taken + report.without_gain
+            regions = report.fused + report.without_gain
             self.assertTrue(regions)
             for region in regions:
                 self.assertLess(max(region.measured), math.inf)
@@ -138,11 +138,11 @@ class Measure(unittest.TestCase):
     def test_without_time_or_memory_the_prediction_decides(self):
         with patch.object(measure, "SECONDS", 0.0):
             report = self._compiled()
-        self.assertEqual([region.measured for region in report.taken], [None] * 3)
+        self.assertEqual([region.measured for region in report.fused], [None] * 3)
         measure._known.clear()
         with patch.object(region_times, "_random", side_effect=RuntimeError("out of memory")):
             report = self._compiled()
-        self.assertEqual([region.measured for region in report.taken], [None] * 3)
+        self.assertEqual([region.measured for region in report.fused], [None] * 3)
 
     def test_on_a_gpu_without_experience_only_what_was_right_and_faster_is_fused(self):
         def on_new_gpu(module=measure, **patches):
@@ -152,7 +152,7 @@ class Measure(unittest.TestCase):
                 return self._compiled(cost_model=True)
 
         report = on_new_gpu(_seconds=lambda *_: 1.0)
-        self.assertEqual([region.measured for region in report.taken], [(1.0, 1.0)] * 3)
+        self.assertEqual([region.measured for region in report.fused], [(1.0, 1.0)] * 3)
         for why, patches in (
                 ("not been timed", {"SECONDS_OF_NEW_GPUS": 1e-9}),
                 ("not been timed", {"module": region_times, "_random": lambda *_: 1 / 0}),
@@ -160,7 +160,7 @@ class Measure(unittest.TestCase):
             with self.subTest(why), tempfile.TemporaryDirectory() as folder, patch.dict(
                     os.environ, CODA_CACHE_DIR=folder):
                 report = on_new_gpu(**patches)
-                self.assertEqual((len(report.taken), len(report.without_gain)), (0, 3))
+                self.assertEqual((len(report.fused), len(report.without_gain)), (0, 3))
                 self.assertIn(why, report.text())
 
     def test_explain_compares_with_the_inner_compiler_and_does_not_run_it(self):
@@ -187,7 +187,7 @@ class Measure(unittest.TestCase):
             measure._spent = measure._longest = 0.0
             report = self._compiled()
             self.assertEqual(timed.call_count, 2)
-        self.assertEqual([region.measured for region in report.taken], [(1e-3, 2e-3)] * 3)
+        self.assertEqual([region.measured for region in report.fused], [(1e-3, 2e-3)] * 3)
 
     def test_a_damaged_file_is_measured_anew(self):
         self._compiled()

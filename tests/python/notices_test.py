@@ -64,7 +64,7 @@ class Gpus(unittest.TestCase):
     def _nothing_is_done(self, why):
         module, given, report, warnings = self._compiled()
         self.assertEqual([one is module for one in given], [True, True])
-        self.assertEqual(report.taken, [])
+        self.assertEqual(report.fused, [])
         self.assertEqual(len(warnings), 1)
         self.assertRegex(warnings[0], why)
         self.assertRegex(str(report), "0 of 1 linear layer fused(.|\n)*" + why)
@@ -131,7 +131,7 @@ class Gpus(unittest.TestCase):
         report = coda.Report()
         made = coda.fuse(module, [*inputs, number.meta["example_value"]], report,
                          Options(cost_model=False))
-        self.assertEqual((made, report.taken), (module, []), report.left)
+        self.assertEqual((made, report.fused), (module, []), report.left)
         self.assertIn("several devices", "".join(report.left))
 
 

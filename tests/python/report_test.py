@@ -17,7 +17,7 @@ from coda_cpp.function import Function, Input, Output
 from coda_cpp.torch_backend import coda
 from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.linears import LinearLayer
-from coda_cpp.torch_backend.report import Report, Taken, grouped
+from coda_cpp.torch_backend.report import RegionReport, Report, grouped
 from compiled import Recorder
 
 WIDTH = 16
@@ -126,23 +126,23 @@ class Reports(unittest.TestCase):
 
     def test_a_region_has_to_gain_more_than_its_calls_cost(self):
         """Of costs by number: operations, bytes and seconds of ours and of theirs."""
-        def taken(ours, theirs, needs=0):
+        def entry(ours, theirs, needs=0):
             function = SimpleNamespace(
                 costs=lambda _: ((1, 2e6, ours), (1, 5e6, theirs)), nominal_sizes=dict,
                 has_plain_products=False,
                 phases=lambda _: SimpleNamespace(again=None, plans=[], plan=SimpleNamespace(
                     saved_bytes=lambda _: 7e6)))
-            return Taken("fused_0", "linear, silu", SimpleNamespace(
+            return RegionReport("fused_0", "linear, silu", SimpleNamespace(
                 needs=needs, function=SimpleNamespace(function=function)))
 
-        self.assertTrue(taken(1e-4, 1.3e-4).gains)
-        self.assertFalse(taken(1e-4, 1.2e-4).gains)
-        self.assertTrue(taken(1e-4, 1.6e-4, needs=1).gains)  # the backward is a call too
-        self.assertFalse(taken(1e-4, 1.4e-4, needs=1).gains)
-        both = Report.of([Report(taken=[taken(1e-4, 3e-4)], causal=1, notes=["n"], left=["1 x a"]),
-                          Report(taken=[taken(2e-4, 4e-4)], causal=2, notes=["n"],
-                                 without_gain=[taken(1.0, 1.0)], left=["2 x b"])])
-        self.assertEqual((len(both.taken), len(both.without_gain), both.causal, both.notes,
+        self.assertTrue(entry(1e-4, 1.3e-4).gains)
+        self.assertFalse(entry(1e-4, 1.2e-4).gains)
+        self.assertTrue(entry(1e-4, 1.6e-4, needs=1).gains)  # the backward is a call too
+        self.assertFalse(entry(1e-4, 1.4e-4, needs=1).gains)
+        both = Report.of([Report(fused=[entry(1e-4, 3e-4)], causal=1, notes=["n"], left=["1 x a"]),
+                          Report(fused=[entry(2e-4, 4e-4)], causal=2, notes=["n"],
+                                 without_gain=[entry(1.0, 1.0)], left=["2 x b"])])
+        self.assertEqual((len(both.fused), len(both.without_gain), both.causal, both.notes,
                           both.left), (2, 1, 3, ["n"], ["1 x a", "2 x b"]))
         self.assertIn("total: 0 programs; 4.00 MB moved, 10.00 MB without fusion; 14.00 MB saved "
                       "for the backward; predicted 0.300 ms, 0.700 ms without fusion", both.text())
@@ -157,11 +157,11 @@ class Reports(unittest.TestCase):
             inputs = [Input(value.name, value, storage) for value in (x, down, up)]
             function = Function("adapter", graph, inputs, [Output("y", y, storage)],
                                 storage=storage, for_gpu=for_gpu, nominal={"M": 1 << 17})
-            taken = Taken("fused_0", "linear, linear, gelu", SimpleNamespace(
+            entry = RegionReport("fused_0", "linear, linear, gelu", SimpleNamespace(
                 needs=0, function=SimpleNamespace(function=function)))
             is_left = storage == "f32" and for_gpu
-            self.assertEqual(taken.gains, not is_left)
-            self.assertEqual("in fp32 on a GPU" in taken.why_left, is_left)
+            self.assertEqual(entry.gains, not is_left)
+            self.assertEqual("in fp32 on a GPU" in entry.why_left, is_left)
 
     def test_layers_of_blocks_that_are_left_are_told(self):
         model = nn.Sequential(Mlp(), Mlp())

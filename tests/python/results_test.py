@@ -48,7 +48,7 @@ class Results(unittest.TestCase):
         return torch.compile(model, backend=recorder), recorder
 
     def _functions(self, recorder):
-        return [taken.region.function.function for taken in recorder.reports[0].taken]
+        return [entry.region.function.function for entry in recorder.reports[0].fused]
 
     def test_a_value_that_three_adapters_convert_is_returned_once(self):
         torch.manual_seed(0)

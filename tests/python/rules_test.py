@@ -295,7 +295,7 @@ class Sweep:
 
     def _check(self, case):
         called, made = fused(case, self.dtype)
-        self.assertEqual(len(made.taken), 1, made)
+        self.assertEqual(len(made.fused), 1, made)
         left = sum(int(line.split(" x ")[0]) for line in made.left)
         self.assertEqual(left, case.left, made.left)
         for scale in SCALES:
@@ -365,7 +365,7 @@ class Arguments(unittest.TestCase):
                 case = Case(lambda h, f=function: f(h))
                 given = [kinks.clone().requires_grad_(), torch.eye(6)]
                 called, made = fused(case, given=given)
-                self.assertEqual(len(made.taken), 1)
+                self.assertEqual(len(made.fused), 1)
                 for found, expected in zip(outcome(called, given, 0),
                                            outcome(whole(case), given, 0), strict=True):
                     torch.testing.assert_close(found, expected)
@@ -382,7 +382,7 @@ class Arguments(unittest.TestCase):
                                                     label_smoothing=how[1], reduction=how[2]))
                         given = [*inputs_of(case, torch.float32, 1.0, 0), targets]
                         called, made = fused(case, given=given)
-                        self.assertEqual((len(made.taken), made.left), (1, []))
+                        self.assertEqual((len(made.fused), made.left), (1, []))
                         for found, expected in zip(outcome(called, given, 0),
                                                    outcome(whole(case), given, 0), strict=True):
                             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
@@ -491,10 +491,10 @@ class Arguments(unittest.TestCase):
         for name, function in functions.items():
             made = self._same(lambda h, x, f=function: f(F.silu(h), x), torch.randn(B, T, N),
                               name=name, allowed=1e-2 if name.startswith("an empty") else 1e-4)
-            self.assertTrue(made.taken, name)
+            self.assertTrue(made.fused, name)
 
     def test_a_product_alone_is_no_region(self):
-        self.assertEqual(self._same(lambda h: h.view(B, T, 4, 16)).taken, [])
+        self.assertEqual(self._same(lambda h: h.view(B, T, 4, 16)).fused, [])
 
     def test_views_and_parts_by_their_arguments(self):
         """Dimensions from both ends, and starts, sizes and orders of each kind."""
@@ -529,7 +529,7 @@ class Arguments(unittest.TestCase):
             "stacked": lambda h: torch.stack((h, F.silu(h)), -2).flatten(-2) * 2}
         for name, function in functions.items():
             made = self._same(lambda h, f=function: f(F.silu(h)), name=name)
-            self.assertTrue(made.taken, name)
+            self.assertTrue(made.fused, name)
         self._same(lambda h, q: (heads(h) * q).flatten(-2)[..., :32] * h[..., 32:],
                    torch.randn(T, 1, 16), name="a half of a table")
 
@@ -555,7 +555,7 @@ class Arguments(unittest.TestCase):
             "einsum of the weight first": lambda h, o: torch.einsum(
                 "od,btd->bto", o, F.silu(h)) * 2}
         for name, function in functions.items():
-            self.assertTrue(self._same(function, o, name=name).taken, name)
+            self.assertTrue(self._same(function, o, name=name).fused, name)
         of_batches, of_rows = ((torch.randn(*shape) / 4).requires_grad_()
                                for shape in ((8, B), (T, T)))
         for name, function, weight in (
@@ -565,7 +565,7 @@ class Arguments(unittest.TestCase):
                     "btd,st->bds", F.silu(h), w) * 2, of_rows),
                 ("einsum of rows in place", lambda h, w: torch.einsum(
                     "btd,st->bsd", F.silu(h), w) * 2, of_rows)):
-            self.assertTrue(self._same(function, weight, name=name).taken, name)
+            self.assertTrue(self._same(function, weight, name=name).fused, name)
 
     def test_writes_through_views(self):
         def written(write):
@@ -611,7 +611,7 @@ class Arguments(unittest.TestCase):
             two = torch.rand(B, T, N) + torch.special.i0(h)
             return F.dropout(F.silu(h) * p, 0.25, True) * two + one
 
-        self.assertTrue(self._same(function).taken)
+        self.assertTrue(self._same(function).fused)
 
     def test_transposes_of_rows_past_products(self):
         """A product that others read too, and a copy of what is written, stay in their place."""
@@ -640,7 +640,7 @@ class Arguments(unittest.TestCase):
         weight = torch.randn(N, N) / 8
         for function in (read_twice, read_before, written, written_behind):
             made = self._same(function, weight, name=function.__name__)
-            self.assertTrue(made.taken, function.__name__)
+            self.assertTrue(made.fused, function.__name__)
 
     def test_other_names_of_operations(self):
         """Every name that canonical.py knows is fused, and is what PyTorch computes by it."""
@@ -672,7 +672,7 @@ class Arguments(unittest.TestCase):
 
             made = self._same(function, x.round() if new[:2] in ("gt", "lt", "ge", "le", "ne")
                               else x, name=old)
-            self.assertEqual(len(made.taken), 1, old)
+            self.assertEqual(len(made.fused), 1, old)
 
     def test_masks_of_attention_by_their_shapes(self):
         """Heads that are repeated for their queries in any order, and masks of any leading
@@ -716,7 +716,7 @@ class Arguments(unittest.TestCase):
             return F.dropout(F.silu(F.dropout(h, 0.3, True)), 0.5, True) + h
 
         called, made = fused(Case(function), torch.float32)
-        self.assertEqual((len(made.taken), made.left), (
+        self.assertEqual((len(made.fused), made.left), (
             1, ["2 x empty_strided", "2 x native_dropout"]))
         given = inputs_of(Case(function), torch.float32, 1.0, 0)
         found = []

@@ -58,7 +58,7 @@ class Training(unittest.TestCase):
         return recorder.reports
 
     def test_trainer(self):
-        self.assertEqual([len(report.taken) for report in self._check()], [2])
+        self.assertEqual([len(report.fused) for report in self._check()], [2])
 
     def test_checkpointing(self):
         for is_reentrant in (False, True):

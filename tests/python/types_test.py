@@ -80,12 +80,12 @@ class Types(unittest.TestCase):
 
     def test_an_fp32_result_ends_a_region(self):
         report = self._check(Block().bfloat16(), torch.randn(2, 8, WIDTH).bfloat16(), (2, 2))
-        self.assertEqual(len(report.taken), 1)
+        self.assertEqual(len(report.fused), 1)
 
     def test_fp32_within_a_region(self):
         model = nn.Sequential(Block(False), Block(False), Block()).bfloat16()
         report = self._check(model, torch.randn(2, 8, WIDTH).bfloat16(), (6, 6))
-        self.assertEqual(len(report.taken), 1)
+        self.assertEqual(len(report.fused), 1)
 
     def test_fp32_adapters_of_a_bf16_model(self):
         model = nn.Sequential(*(Adapted() for _ in range(3)))
@@ -112,7 +112,7 @@ class Types(unittest.TestCase):
                 self.assertLess(error(gradients, truth), 1.1 * error(wanted, truth))
                 report = recorder.reports[0]
                 self.assertTrue(all(layer.is_fused for layer in report.layers))
-                self.assertEqual({taken.region.storage for taken in report.taken},
+                self.assertEqual({entry.region.storage for entry in report.fused},
                                  {torch.bfloat16})
 
     def test_a_backward_within_autocast_has_the_same_bits_as_one_behind_it(self):
@@ -146,7 +146,7 @@ class Types(unittest.TestCase):
         with torch.autocast("cpu", torch.bfloat16):
             found = torch.compile(function, backend=recorder)(*given)
             expected = function(*given)
-        self.assertEqual(len(recorder.reports[0].taken), 2)
+        self.assertEqual(len(recorder.reports[0].fused), 2)
         for a, e in zip(found, expected):
             self.assertEqual((a.dtype, e.dtype), (torch.float32, torch.float32))
             torch.testing.assert_close(a, e, rtol=3e-2, atol=3e-2)
@@ -175,7 +175,7 @@ class Types(unittest.TestCase):
         for one, expected in zip(found, function(x, w), strict=True):
             self.assertEqual(one.dtype, expected.dtype)
             torch.testing.assert_close(one, expected, rtol=2e-2, atol=2e-1)
-        self.assertEqual(len(recorder.reports[0].taken), 2)
+        self.assertEqual(len(recorder.reports[0].fused), 2)
 
     def test_conversions_by_sections_and_writes(self):
         """A section of another device's autocast changes no conversion, and a tensor is converted

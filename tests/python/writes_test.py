@@ -326,7 +326,7 @@ class Written(unittest.TestCase):
         for found, expected in zip(*made):
             self.assertEqual(found.dtype, expected.dtype)
             self.assertLess(float((found - expected).norm() / expected.norm()), 2e-2)
-        self.assertEqual({taken.region.storage for taken in recorder.reports[0].taken},
+        self.assertEqual({fused.region.storage for fused in recorder.reports[0].fused},
                          {torch.bfloat16})
 
     def test_statistics_of_batches(self):
@@ -353,7 +353,7 @@ class Written(unittest.TestCase):
         expected = writes(given[1], w)
         for a, b in zip((*found, given[0]), (*expected, given[1])):
             torch.testing.assert_close(a, b)
-        self.assertEqual(len(recorder.reports[0].taken), 1)
+        self.assertEqual(len(recorder.reports[0].fused), 1)
         for made in found[1:]:
             self.assertEqual(made.untyped_storage().data_ptr(),
                              given[0].untyped_storage().data_ptr())
@@ -372,7 +372,7 @@ class Written(unittest.TestCase):
                 x, w = torch.randn(3, 6, WIDTH), torch.randn(WIDTH, WIDTH)
                 recorder = Recorder()
                 y, part, _, given = torch.compile(shares, backend=recorder)(x, w)
-                self.assertEqual(len(recorder.reports[0].taken), 1)
+                self.assertEqual(len(recorder.reports[0].fused), 1)
                 y.zero_()
                 self.assertEqual(float(part.abs().sum()), 0)
                 x.zero_()
@@ -477,7 +477,7 @@ class Failures(unittest.TestCase):
         torch.manual_seed(0)
         self.model, self.x = Around(relu_), torch.randn(2, 5, WIDTH)
 
-    def _runs(self, where, name, taken):
+    def _runs(self, where, name, fused):
         def fails(*_, **__):
             raise RuntimeError("of ours")
 
@@ -486,7 +486,7 @@ class Failures(unittest.TestCase):
             found = torch.compile(self.model, backend=recorder)(self.x)
         torch.testing.assert_close(found, self.model(self.x))
         self.assertIn("of ours", "".join(log.output))
-        self.assertEqual(len(recorder.reports[0].taken), taken)
+        self.assertEqual(len(recorder.reports[0].fused), fused)
 
     def test_in_the_normal_form(self):
         self._runs(coda, "Normal", 0)

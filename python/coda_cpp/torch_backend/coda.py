@@ -44,7 +44,7 @@ from coda_cpp.torch_backend.regions import cut, of_one_type, propose, without_pa
 from coda_cpp.torch_backend.options import Options
 from coda_cpp.torch_backend.replace import (
     Region, as_region, detach_rounded, results_of, widen)
-from coda_cpp.torch_backend.report import Report, Taken
+from coda_cpp.torch_backend.report import RegionReport, Report
 from coda_cpp.torch_backend.rules import FREE
 
 _MASKS = "coda_masks"  # in a block's meta: inputs whose bounds it reads (see attention.Masks)
@@ -102,17 +102,17 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                                             options.objective)
                 if facts is None:
                     last_region.mark(node, region)
-                taken = Taken(node.target, what, region)
+                entry = RegionReport(node.target, what, region)
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
-                if (options.cost_model == "measure" or is_new) and taken.gains and may_time:
-                    taken.measured = region_times.measured(
+                if (options.cost_model == "measure" or is_new) and entry.gains and may_time:
+                    entry.measured = region_times.measured(
                         part, region, compiler,
                         repr((options.inner, options.products, options.objective, options.mode)),
                         measure.SECONDS_OF_NEW_GPUS if is_new else None)
                 # Where no other region was right and fast, none is fused untimed.
-                taken.lacks_time = is_new and taken.measured is None and (
-                    may_time or not any(other.measured for other in report.taken))
-                is_left = bool(options.cost_model) and (not taken.gains or taken.lacks_time)
+                entry.lacks_time = is_new and entry.measured is None and (
+                    may_time or not any(other.measured for other in report.fused))
+                is_left = bool(options.cost_model) and (not entry.gains or entry.lacks_time)
                 if not is_left:
                     prepare(region, normal.kinds)
             except Exception as why:  # noqa: BLE001 (only this region is left to PyTorch)
@@ -123,11 +123,11 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 continue
             for layer in linears.marked(part.graph):
                 layer.by_cost_model = is_left
-                layer.reason = taken.why_left if is_left else ""
+                layer.reason = entry.why_left if is_left else ""
             if is_left:
-                report.without_gain.append(taken)
+                report.without_gain.append(entry)
                 continue
-            report.taken.append(taken)
+            report.fused.append(entry)
             changes = True
             setattr(fused, node.target, region)
             node.args = (*operands, *rounded)

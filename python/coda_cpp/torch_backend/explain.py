@@ -65,10 +65,10 @@ def tune(model: Callable, *arguments: Any, most: int = 24, seconds: float = 0.6,
     def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
         report = Report()
         fuse(module, inputs, report, chosen)
-        for taken in report.taken:
-            sizes = taken.region.function.function.nominal_sizes()
+        for entry in report.fused:
+            sizes = entry.region.function.function.nominal_sizes()
             lines.extend(" | ".join(map(str, kernel))
-                         for kernel in _core.tune(taken.plan, sizes, most, seconds))
+                         for kernel in _core.tune(entry.plan, sizes, most, seconds))
         return module.forward
 
     torch._dynamo.reset()

@@ -118,9 +118,9 @@ def eight_bits_that_do_nothing(report: Report, options: Options) -> str:
     if not options.products:
         return ""
     asked = f"the option 'products' is '{options.products}', and "
-    if not report.taken:
+    if not report.fused:
         return asked + "no region is fused, so no GEMM is in 8 bits: see coda_cpp.explain"
-    functions = [(taken.region.function.function, taken.region) for taken in report.taken]
+    functions = [(entry.region.function.function, entry.region) for entry in report.fused]
     if not any(function.products for function, _ in functions):
         types = sorted({str(region.storage) for _, region in functions})
         return asked + (f"the model is in {', '.join(types)}, so no GEMM is in 8 bits: only "

@@ -38,7 +38,7 @@ _NO_REMEDY = ("write it with operations that docs/pytorch.md names under Operati
 
 
 @dataclasses.dataclass
-class Taken:
+class RegionReport:
     """A region that became an operator, or that was left to PyTorch because fusion would gain
     nothing. `measured`: seconds of a call, forward and backward, of the region and of the inner
     compiler, if they were timed."""
@@ -109,7 +109,7 @@ class Taken:
         return self.summary() + "\n" + self.region.function.function.explain(self.region.needs)
 
 
-def _totals(regions: Sequence[Taken]) -> str:
+def _totals(regions: Sequence[RegionReport]) -> str:
     """Programs, bytes and seconds of the regions, in a line."""
     programs = sum(region.programs for region in regions)
     moved, seconds, moved_apart, seconds_apart = (
@@ -147,8 +147,8 @@ class Report:
     """What was fused in a graph, what was not, and why. `left`: operations left to PyTorch, with
     counts."""
 
-    taken: list[Taken] = dataclasses.field(default_factory=list)
-    without_gain: list[Taken] = dataclasses.field(default_factory=list)
+    fused: list[RegionReport] = dataclasses.field(default_factory=list)
+    without_gain: list[RegionReport] = dataclasses.field(default_factory=list)
     layers: list[LinearLayer] = dataclasses.field(default_factory=list)
     left: list[str] = dataclasses.field(default_factory=list)
     full: int = 0  # calls of attention whose mask hides nothing and was dropped
@@ -166,18 +166,18 @@ class Report:
         made = cls()
         for field in ("full", "causal", "packed", "padded", "written_out", "own", "flex"):
             setattr(made, field, sum(getattr(report, field) for report in reports))
-        for field in ("taken", "without_gain", "layers", "left"):
+        for field in ("fused", "without_gain", "layers", "left"):
             setattr(made, field, [one for report in reports for one in getattr(report, field)])
         made.notes = list(dict.fromkeys(note for report in reports for note in report.notes))
         return made
 
     @property
     def regions(self) -> list[str]:
-        return [taken.operations for taken in self.taken]
+        return [entry.operations for entry in self.fused]
 
     @property
     def programs(self) -> int:
-        return sum(taken.programs for taken in self.taken)
+        return sum(entry.programs for entry in self.fused)
 
     @property
     def not_fused(self) -> list[LinearLayer]:
@@ -195,7 +195,7 @@ class Report:
         flops = sum(layer.flops for layer in self.layers)
         share = round(100 * sum(layer.flops for layer in fused) / flops) if flops else 0
         text = (f"{len(fused)} of {_count(len(self.layers), 'linear layer')} fused ({share} % of "
-                f"their multiplications), in {_count(len(self.taken), 'region')}")
+                f"their multiplications), in {_count(len(self.fused), 'region')}")
         by_cost_model = sum(layer.by_cost_model for layer in self.layers)
         return text + (f"; the cost model left {by_cost_model}" if by_cost_model else "")
 
@@ -205,8 +205,8 @@ class Report:
 
     def text(self, with_plans: bool = False) -> str:
         lines = [self.total(), *self.notes]
-        if self.taken:
-            lines.append("total: " + _totals(self.taken))
+        if self.fused:
+            lines.append("total: " + _totals(self.fused))
         if self.full:
             lines.append(f"{_count(self.full, 'call')} of attention with a mask that hides "
                          "nothing: the mask is dropped, so attention takes its fast path")
@@ -237,9 +237,9 @@ class Report:
                 lines += [f"  {text}", f"    remedy: {remedy}"]
         if self.without_gain:
             lines.append("left to PyTorch, because fusion would gain nothing:")
-            lines += ["  " + taken.summary().replace("\n", "\n  ") + f"\n    {taken.why_left}"
-                      for taken in self.without_gain]
-        lines += [str(taken) if with_plans else taken.summary() for taken in self.taken]
+            lines += ["  " + entry.summary().replace("\n", "\n  ") + f"\n    {entry.why_left}"
+                      for entry in self.without_gain]
+        lines += [str(entry) if with_plans else entry.summary() for entry in self.fused]
         lines.append("all operations left to PyTorch:")
         return "\n".join(lines + [f"  {line}" for line in self.left or ["none"]])
 

@@ -294,5 +294,5 @@ def _judged(exact: Mapping[str, torch.Tensor], eager: Mapping[str, torch.Tensor]
                      "differ; call model.eval() first")
     else:
         lines.append(f"verdict: good: all {len(rows)} tensors are as near to float64 as eager's"
-                     + ("" if report.taken else ", as nothing is fused"))
+                     + ("" if report.fused else ", as nothing is fused"))
     return Verification(is_known and not bad, tuple(rows), "\n".join(lines))
