@@ -9,6 +9,7 @@ import torch
 import torch._dynamo
 from torch import nn
 from torch.nn import functional
+from torch.testing._internal.two_tensor import TwoTensor
 
 import coda_cpp
 from compiled import Recorder, error, gpt2, ids, llama, outcome
@@ -241,6 +242,17 @@ class CompiledModels(unittest.TestCase):
         torch.testing.assert_close(found, expected)
         self.assertEqual([layer.reason for layer in recorder.reports[0].layers],
                          ["an input of the graph is a nested tensor"])
+
+    def test_operands_of_another_class_are_left(self):
+        """As all of a DTensor model are."""
+        model, recorder = nn.Sequential(nn.Linear(32, 8), nn.SiLU()), Recorder()
+        for name, parameter in list(model[0].named_parameters()):
+            setattr(model[0], name, nn.Parameter(TwoTensor(parameter.data, parameter.data * 2)))
+        x = TwoTensor(torch.randn(4, 32), torch.randn(4, 32))
+        found, expected = (run(x) for run in (torch.compile(model, backend=recorder), model))
+        torch.testing.assert_close((found.a, found.b), (expected.a, expected.b))
+        self.assertEqual([layer.reason for layer in recorder.reports[0].layers],
+                         ["in a region of linear, silu: its operands are of TwoTensor"])
 
     def test_numbers_of_rows_that_depend_on_values(self):
         class Experts(nn.Module):

@@ -31,6 +31,7 @@ torch._C._cuda_isCurrentStreamCapturing
 torch._C._dispatch_has_kernel_for_dispatch_key
 torch._C._dynamo.guards._empty_strided_cpu
 torch._C._dynamo.guards._empty_strided_cuda
+torch._C._functorch.is_functorch_wrapped_tensor
 torch._C._is_any_autocast_enabled
 torch._C._log_api_usage_once
 torch._C._set_grad_enabled

@@ -178,6 +178,11 @@ def mapped(model, x):
     return torch.func.vmap(lambda row: row * row.sum(-1, keepdim=True))(x)
 
 
+def a_jacobian(model, x):
+    """Its section of vmap reads tensors of the one of grad in front of it."""
+    return x + torch.func.jacrev(lambda y: (y * y).sum((0, 1)))(x).sum(0)
+
+
 def a_condition(model, x):
     return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
 
@@ -196,7 +201,7 @@ FUSED = [data_is_read, data_of_a_buffer_is_written, relu_, relu_whose_operand_is
          a_view_is_read_after_its_tensor_is_written, a_fresh_mask, a_filled_mask, other_writes,
          a_copy_is_no_other_name, a_count, a_running_mean, a_mean_is_read_before_and_after,
          a_statistic, a_weight_is_clamped, a_function, a_function_without_gradients, mapped,
-         a_condition]
+         a_jacobian, a_condition]
 FUSED_BEHIND = [written_behind_autograds_back, written_without_gradients,
                 a_function_whose_result_is_its_operand]
 

@@ -156,13 +156,19 @@ def _with_sections(module: fx.GraphModule) -> fx.GraphModule:
     """The module with each section of torch.func replaced by a call of a module."""
     if not any(map(_nesting, module.graph.nodes)):
         return module
-    module, depth, sections = _copied(module), 0, []
-    for node in module.graph.nodes:
+    module = _copied(module)
+    place = {node: i for i, node in enumerate(module.graph.nodes)}
+    sections: list[list[fx.Node]] = []
+    depth, end = 0, -1  # the current section contains at least all nodes up to this one
+    for node, i in place.items():
         change = _nesting(node)
-        if depth == 0 and change > 0:
+        if depth == 0 and change > 0 and i > end:
             sections.append([])
-        if depth or change > 0:
+        if depth or change > 0 or i <= end:
             sections[-1].append(node)
+            # jacrev() reads tensors of a section of grad in one of vmap behind it.
+            if _is_of_section(node.meta.get("example_value")):
+                end = max([end, *(place[user] for user in node.users)])
         depth += change
     for i, section in enumerate(sections):
         part, inputs, outputs = fuse_as_graphmodule(
@@ -171,6 +177,13 @@ def _with_sections(module: fx.GraphModule) -> fx.GraphModule:
         insert_module(module, part, inputs, outputs, section[-1]).meta["example_value"] = made
         erase_nodes(module, section)
     return module
+
+
+def _is_of_section(value: Any) -> bool:
+    """Whether the value exists only within sections of torch.func."""
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return any(torch._C._functorch.is_functorch_wrapped_tensor(one) for one in values
+               if isinstance(one, torch.Tensor))
 
 
 def _nesting(node: fx.Node) -> int:

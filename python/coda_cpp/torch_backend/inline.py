@@ -14,6 +14,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from coda_cpp.programs import GRAPH
+from coda_cpp.torch_backend.layout import NotUnderstood
 from coda_cpp.torch_backend.replace import Region
 
 
@@ -49,14 +50,17 @@ def prepare(region: Region, traced: dict[Any, fx.Graph]) -> None:
     left to PyTorch. If no size is symbolic, the traced operations are stored. `traced` caches them
     for equal layers."""
     values = [value for value, _, _ in region.operands]
-    mode = next(value.fake_mode for value in values if isinstance(value, FakeTensor))
+    modes = [value.fake_mode for value in values if isinstance(value, FakeTensor)]
+    if not modes:
+        classes = {type(value).__name__ for value in values}
+        raise NotUnderstood(f"its operands are of {', '.join(sorted(classes))}")
     is_static = all(isinstance(value, FakeTensor)
                     and all(isinstance(size, int) for size in value.shape) for value in values)
     key = region.key() if is_static else None
     if key in traced:
         region.operations = traced[key]
         return
-    with mode:
+    with modes[0]:
         stand_ins = [torch.empty_strided(value.shape, value.stride(), dtype=dtype,
                                          device=value.device, requires_grad=needs)
                      if isinstance(value, FakeTensor) else value
