@@ -234,7 +234,7 @@ class Chance:
             return self._call(kind, self.draw.choice(self.masks), x, self.draw.choice(self.floats))
         if kind == "masked_fill" and self.masks:
             return self._call(kind, x, self.draw.choice(self.masks),
-                              self.draw.choice((0.0, -torch.inf, -1e30)))
+                              self.draw.choice((0.0, -torch.inf, -1e8)))
         if kind == "tril":
             return self._call(self.draw.choice(("tril", "triu")), x,
                               self.draw.choice((0, 0, 1, -1)))

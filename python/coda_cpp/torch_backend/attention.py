@@ -34,14 +34,15 @@ from torch.backends import cuda
 
 from coda_cpp._attention import ATTENTION
 from coda_cpp.torch_backend import (
-    documents, flex, flex_checks, higher_order, mask_proof, padding, written_out)
+    documents, flex, flex_checks, higher_order, mask_proof, padded_formula, padding, written_out)
 from coda_cpp.torch_backend.attention_choice import Call, Choice, has_documents
-from coda_cpp.torch_backend.graph_edits import insert, replace
+from coda_cpp.torch_backend.graph_edits import insert, replace, size_argument
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood, is_one, same
 
 _aten = torch.ops.aten
 # In an input's meta:
 FULL, CAUSAL, PACKED, PADDED = "coda_full", "coda_causal", "coda_packed", "coda_padded"
+DOCUMENTS, PADDING, FORMULA = "documents", "padding", "padding of a formula"  # kinds of bounds
 _ATTENTION = _aten.scaled_dot_product_attention.default
 # Operations of a forward, without regard to is_causal, from which on calls become calls of
 # coda_cpp::attention: an H200 then takes 0.1 ms or more, and the host starts an operator of
@@ -111,10 +112,13 @@ class Masks:
         self.refused: dict[fx.Node, str] = {}  # FlexAttention that stays, and why
         self._written = mask_proof.written(graph)
         self._prover = mask_proof.Prover(self._written)
-        self._bounds: dict[tuple[fx.Node, bool], tuple[fx.Node, ...]] = {}
+        self._bounds: dict[tuple[fx.Node, str], tuple[fx.Node, ...]] = {}
+        self._shown: dict[fx.Node, fx.Node] = {}  # the opposites of masks
+        # Masks with a row for each query, by masks with one row for all and the number of queries.
+        self._expanded: dict[tuple[fx.Node, str], fx.Node] = {}
         self._copies: dict[fx.Node, fx.Node] = {}
-        # Masks that are inputs and whose bounds became inputs, and whether as padding's.
-        self.given: list[tuple[fx.Node, bool]] = []
+        # Masks that are inputs and whose bounds became inputs, and the kind of these.
+        self.given: list[tuple[fx.Node, str]] = []
 
     def is_full(self, node: fx.Node) -> bool:
         """Whether the mask is True, or 0.0, everywhere."""
@@ -138,17 +142,17 @@ class Masks:
             return node.meta.get(PADDED)
         return mask_proof.padded(self._prover, node)
 
-    def bounds(self, mask: fx.Node, is_padding: bool = False) -> tuple[fx.Node, ...]:
+    def bounds(self, mask: fx.Node, kind: str = DOCUMENTS) -> tuple[fx.Node, ...]:
         """The results of documents.BOUNDS for a mask of packed documents, or those of padding.SPANS
-        for a mask of padding. If the mask is an input of the graph, they become inputs too, behind
-        all others."""
-        key = mask, is_padding
+        for a mask of padding, for FORMULA with that of padded_formula.BLIND. If the mask is an
+        input of the graph, they become inputs too, behind all others."""
+        key = mask, kind
         if key not in self._bounds:
             if mask.op == "placeholder":
-                self._bounds[key] = self._new_inputs(mask, is_padding)
+                self._bounds[key] = self._new_inputs(mask, kind)
             else:
-                self._bounds[key] = (
-                    _spans_of(mask, self.padded(mask)) if is_padding else _bounds_of(mask))
+                self._bounds[key] = (_bounds_of(mask) if kind == DOCUMENTS else
+                                     _spans_of(mask, self.padded(mask), kind == FORMULA))
         return self._bounds[key]
 
     def _dense(self, mask: fx.Node, reader: fx.Node) -> fx.Node:
@@ -169,23 +173,26 @@ class Masks:
             self._copies[mask] = made
         return self._copies[mask]
 
-    def _new_inputs(self, mask: fx.Node, is_padding: bool) -> tuple[fx.Node, ...]:
+    def _new_inputs(self, mask: fx.Node, kind: str) -> tuple[fx.Node, ...]:
         *_, last = self._graph.find_nodes(op="placeholder")
         rows = _rows(mask.meta["val"].shape)
-        if is_padding:
-            values = padding.SPANS(
-                mask.meta["val"].new_empty(rows), *_distances(self.padded(mask)))
-        else:
+        if kind == DOCUMENTS:
             values = documents.BOUNDS(
                 mask.meta["val"].new_empty(math.prod(rows), dtype=torch.bool))
+        else:
+            values = padding.SPANS(mask.meta["val"].new_empty(rows, dtype=torch.bool),
+                                   *_distances(self.padded(mask)))
+            if kind == FORMULA:
+                values = *values, *padded_formula.BLIND(values[1])
+        names = ("bounds", "spans", "sizes") if kind == DOCUMENTS else (
+            "order", "spans", "blind", "places")
         made = []
-        for name, value in zip(("order", "spans") if is_padding else ("bounds", "spans", "sizes"),
-                               values):
+        for name, value in zip(names, values):
             with self._graph.inserting_after(last):
                 last = self._graph.placeholder(name)
             last.meta["val"] = value
             made.append(last)
-        self.given.append((mask, is_padding))
+        self.given.append((mask, kind))
         return tuple(made)
 
     def tell(self) -> Told:
@@ -225,7 +232,8 @@ class Masks:
                 _narrow(arguments)
                 self._pack(node, arguments, self.bounds(mask), found)
                 told.packed += 1
-            elif is_whole and found is None and (padded := self.padded(mask)) and same(
+            elif is_whole and found is None and _is_boolean(mask) and (
+                    padded := self.padded(mask)) and same(
                     *(of.meta["val"].shape[0] for of in (arguments["query"], mask))
                     ) and self._is_own_behind(arguments, causal=padded.behind == 0,
                                               padding=_distances(padded)):
@@ -284,8 +292,7 @@ class Masks:
         query = arguments["query"].meta["val"]
         is_own = bool(softcap) or query.device.type == "cpu" or self._choice.is_own(_call(
             arguments, causal=True, window=_window(found), has_documents=found.has_documents))
-        turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
-                  for name in ("query", "key", "value")]
+        turned = _turned(node, arguments)
         rows = [insert(node, _aten.flatten.using_ints, x, 0, 1) for x in turned]
         made = insert(node, documents.ATTENTION, *rows, *bounds, _scale(arguments),
                       _window(found) - 1, softcap, is_own)
@@ -295,20 +302,22 @@ class Masks:
 
     def _drop_padding(self, node: fx.Node, arguments: dict[str, Any], mask: fx.Node) -> None:
         _narrow(arguments)
-        turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
-                  for name in ("query", "key", "value")]
-        made = insert(node, padding.ATTENTION, *turned, *self.bounds(mask, True),
-                      self.padded(mask).behind == 0, 0.0, _scale(arguments))
-        replace(node, insert(node, _aten.transpose.int, insert(
-            node, operator.getitem, made, 0), 1, 2))
+        _put_back(node, insert(
+            node, padding.ATTENTION, *_turned(node, arguments), *self.bounds(mask, PADDING),
+            self.padded(mask).behind == 0, 0.0, _scale(arguments)))
 
     def _call_of_formula(self, node: fx.Node) -> bool:
         """Replaces the node by one call, if it is the result of attention that is written out, and
         its mask is proven. Returns whether it was replaced."""
         found = written_out.formula(node, self._written)
         if found is None or found.mask is not None and not _is_of(
-                found.mask, found.query, found.key):
+                found.mask, found.query, found.key, 1):
             return False
+        if found.mask is not None:
+            mask = self._shown_whole(found)
+            if mask is None:
+                return False
+            found = dataclasses.replace(found, mask=mask)
         if found.mask is not None and self.is_full(found.mask):
             found = dataclasses.replace(found, mask=None)
         weights, dtype = node.args[0], node.meta["val"].dtype
@@ -335,14 +344,16 @@ class Masks:
                     softcap=found.softcap, has_documents=is_packed,
                     has_sinks=found.sinks is not None, instead_of="formula")))
 
-        if found.sinks is not None:
+        if found.mask is not None and not is_causal and packed is None and (
+                self._put_padded(node, arguments, found)):
+            pass
+        elif found.sinks is not None:
             if not (found.mask is None or is_causal or packed is not None and (
                     not is_packed or _fits_documents(arguments))) or not is_own():
                 return False
             spans = self.bounds(found.mask)[1] if is_packed else None
             _put_own(node, arguments, found.mask is not None, window, found.softcap, found.scale,
-                     spans, insert(node, _aten.to.dtype, insert(
-                         node, _aten.flatten.using_ints, found.sinks), torch.float32))
+                     spans, _sinks(node, found))
         elif not found.softcap and (is_causal or found.mask is None):
             is_grouped = not same(key.meta["val"].shape[1], query.meta["val"].shape[1])
             node.target, node.args = _ATTENTION, (query, key, value, None, 0.0, is_causal)
@@ -356,6 +367,45 @@ class Masks:
         else:
             return False
         written_out.erase(weights)
+        return True
+
+    def _shown_whole(self, found: written_out.Formula) -> fx.Node | None:
+        """The formula's mask, as one that shows keys and has an element for each query and key."""
+        mask, tokens = found.mask, found.query.meta["val"].shape[2]
+        if found.hides:
+            if mask.op == "placeholder" or mask in self._written:
+                return None
+            if mask not in self._shown:
+                self._shown[mask] = insert(mask.next, _aten.bitwise_not.default, mask, like=mask)
+            mask = self._shown[mask]
+        value = mask.meta["val"]
+        if value.dim() == 4 and is_one(value.shape[2]) and not is_one(tokens) and not (
+                mask.op == "placeholder" or mask in self._written):
+            key = mask, str(tokens)
+            rows = size_argument(mask.next, tokens)
+            if key not in self._expanded and rows is not None:
+                self._expanded[key] = insert(
+                    mask.next, _aten.expand.default, mask, [-1, -1, rows, -1], like=mask)
+            mask = self._expanded.get(key, mask)
+        return mask if _is_of(mask, found.query, found.key) else None
+
+    def _put_padded(self, node: fx.Node, arguments: Mapping[str, Any], found: written_out.Formula
+                    ) -> bool:
+        """Replaces a formula whose mask is one of padding, if the operator is faster. Returns
+        whether it was replaced."""
+        query, key, mask = (of.meta["val"] for of in (found.query, found.key, found.mask))
+        padded = self.padded(found.mask)
+        if padded is None or found.mask in self._written or mask.dtype == torch.float64 or (
+                not same(query.shape[0], mask.shape[0]) or not same(query.shape[2], key.shape[2])
+                ) or not self._choice.is_own_formula(_call(
+                    arguments, causal=padded.behind == 0, softcap=found.softcap,
+                    padding=_distances(padded)), _MUCH_MASKED_WORK):
+            return False
+        sinks = [] if found.sinks is None else [_sinks(node, found)]
+        _put_back(node, insert(
+            node, padded_formula.FORMULA, *_turned(node, arguments), found.mask,
+            *self.bounds(found.mask, FORMULA), padded.behind == 0, found.softcap, found.scale,
+            found.fill or 0.0, *sinks))
         return True
 
     def _call_of_flex(self, node: fx.Node) -> bool:
@@ -412,11 +462,29 @@ class Masks:
 
 def _put_own(node: fx.Node, arguments: dict[str, Any], causal: bool, window: int, softcap: float,
              scale: float, spans: fx.Node | None = None, *sinks: fx.Node) -> None:
-    turned = [insert(node, _aten.transpose.int, arguments[name], 1, 2)
-              for name in ("query", "key", "value")]
-    made = insert(node, ATTENTION, *turned, spans, causal, window, softcap, scale, *sinks)
+    _put_back(node, insert(node, ATTENTION, *_turned(node, arguments), spans, causal, window,
+                           softcap, scale, *sinks))
+
+
+def _turned(node: fx.Node, arguments: Mapping[str, Any]) -> list[fx.Node]:
+    """The operands as [batch, tokens, heads, size]."""
+    return [insert(node, _aten.transpose.int, arguments[name], 1, 2)
+            for name in ("query", "key", "value")]
+
+
+def _put_back(node: fx.Node, made: fx.Node) -> None:
+    """Replaces the node by the first result of `made`, [batch, tokens, heads, size]."""
     replace(node, insert(node, _aten.transpose.int, insert(
         node, operator.getitem, made, 0), 1, 2))
+
+
+def _sinks(node: fx.Node, found: written_out.Formula) -> fx.Node:
+    return insert(node, _aten.to.dtype, insert(
+        node, _aten.flatten.using_ints, found.sinks), torch.float32)
+
+
+def _is_boolean(mask: fx.Node) -> bool:
+    return mask.meta["val"].dtype == torch.bool
 
 
 def _call(arguments: dict[str, Any], **facts: Any) -> Call:
@@ -488,14 +556,20 @@ def _distances(padded: mask_proof.Padded) -> tuple[int, int]:
     return before, behind
 
 
-def _spans_of(mask: fx.Node, padded: mask_proof.Padded) -> tuple[fx.Node, ...]:
+def _spans_of(mask: fx.Node, padded: mask_proof.Padded, with_blind: bool) -> tuple[fx.Node, ...]:
     def put(target: Any, *arguments: Any) -> fx.Node:
         return insert(before, target, *arguments, like=mask)
 
     before = mask.next
     rows = put(_aten.select.int, mask, 1, 0)
-    made = put(padding.SPANS, put(_aten.diagonal.default, rows, 0, 1, 2), *_distances(padded))
-    return tuple(put(operator.getitem, made, i) for i in range(2))
+    seen = put(_aten.diagonal.default, rows, 0, 1, 2)
+    made = put(padding.SPANS, seen if _is_boolean(mask) else put(_aten.eq.Scalar, seen, 0),
+               *_distances(padded))
+    order, spans = (put(operator.getitem, made, i) for i in range(2))
+    if not with_blind:
+        return order, spans
+    blind = put(padded_formula.BLIND, spans)
+    return order, spans, *(put(operator.getitem, blind, i) for i in range(2))
 
 
 @contextlib.contextmanager

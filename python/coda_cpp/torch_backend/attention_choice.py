@@ -97,6 +97,13 @@ class Choice:
             call.padding is not None and _is_hopper(call.query.device)
             and (not self._is_measured or self._is_faster(call, measure.SECONDS))))
 
+    def is_own_formula(self, call: Call, least: float) -> bool:
+        """Whether coda_cpp::padded_formula runs a call that is written out. `least`: of operations,
+        on a GPU, where heads without Hopper's fast kernels take longer than Inductor's code."""
+        return has_kernels(call.query, call.value) and (
+            call.query.device.type == "cpu"
+            or call.work >= least and kernels.is_fastest(call.query, call.value))
+
     def _is_faster(self, call: Call, seconds: float) -> bool:
         """`seconds`: of all measurements of the process."""
         sizes = [(list(map(hint, x.shape)), list(map(hint, x.stride())), x.dtype)

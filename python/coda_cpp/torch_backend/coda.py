@@ -185,8 +185,8 @@ def _pass_bounds(normal: Normal, block: fx.GraphModule, operands: Sequence[Any],
     instead of a mask."""
     inputs = dict(zip(block.graph.find_nodes(op="placeholder"), operands))
     masks = block.meta[_MASKS]
-    bounds = [one for mask, is_padding in masks
-              for one in normal.masks.bounds(inputs[mask], is_padding)]
+    bounds = [one for mask, kind in masks
+              for one in normal.masks.bounds(inputs[mask], kind)]
     for mask in dict(masks):
         if not mask.users:
             block.graph.erase_node(mask)

@@ -4,10 +4,10 @@
 An integer tensor is described as an affine function of its coordinates (Affine) or as elements of
 another tensor (Element), a boolean tensor as the set of coordinates where it is True (Where), and a
 floating-point tensor of zeros and minus infinities as the set where it is 0. The least finite
-number of a type counts as minus infinity: scores that it is added to get the weight 0, unless all
-scores of a row are hidden, which no mask of numbers does that is proven. A rule for each operation
-describes its result, or raises Unproven. Nothing is known about the values of an integer or boolean
-tensor without a description, but equal elements of it are equal.
+number of a type, and numbers of -10^9 and less, count as minus infinity: scores that they are added
+to get the weight 0, unless all scores of a row are hidden (padded_formula.py). A rule for each
+operation describes its result, or raises Unproven. Nothing is known about the values of an integer
+or boolean tensor without a description, but equal elements of it are equal.
 
 The rules are sound because:
 - A dimension of size 1 has only the coordinate 0, so it has no factor, also after broadcasting.
@@ -41,9 +41,9 @@ from coda_cpp.torch_backend.layout import is_one, same
 
 _aten = torch.ops.aten
 _LONGEST = 2**40
-# What masks add to hidden scores. Hugging Face's "eager" adds the least finite number of a type.
-_LEAST = {-math.inf, *(torch.finfo(dtype).min for dtype in (
-    torch.float64, torch.float32, torch.bfloat16, torch.float16))}
+# What masks add to hidden scores: this or less, minus infinity, or the least finite number of a
+# type, as Hugging Face's "eager".
+_LARGE = -1e9
 _CONVERSIONS = (_aten.to.dtype, _aten.to.dtype_layout, _aten.to.device, _aten._to_copy.default)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -298,9 +298,14 @@ def _tensor(operand: Any) -> torch.Tensor:
 def _zero_or_less(number: Any) -> Where:
     if number == 0:
         return EVERYWHERE
-    if number in _LEAST:
+    if is_least(number):
         return NOWHERE
     raise Unproven
+
+
+def is_least(number: float) -> bool:
+    """Whether a score to which this number is added has the weight 0 beside others."""
+    return number <= _LARGE or number == torch.finfo(torch.float16).min
 
 
 def _typed(number: Any, dtype: torch.dtype) -> Affine | Where:
@@ -527,9 +532,13 @@ def _either(prover: Prover, value: torch.Tensor, given: dict) -> Where:
 
 
 def _not(prover: Prover, value: torch.Tensor, given: dict) -> Where:
-    if _tensor(given["self"]).dtype != torch.bool:
+    negated = given["self"]
+    if _tensor(negated).dtype != torch.bool:
         raise Unproven
-    return ~prover.where(given["self"])
+    if negated.target in (_aten.bitwise_not.default, _aten.logical_not.default) and (
+            not prover.is_written(negated) and _tensor(negated.args[0]).dtype == torch.bool):
+        return prover.where(negated.args[0])  # which may have no set of what is not in it
+    return ~prover.where(negated)
 
 
 def _chosen(condition: Where, a: Where, b: Where) -> Where:
@@ -857,10 +866,10 @@ def _dim_of_positions(prover: Prover, documents: fx.Node, positions: fx.Node) ->
 
 @dataclasses.dataclass(frozen=True)
 class Padded:
-    """A boolean mask, the same for all heads, that hides keys of each sequence from all queries,
-    or keys that are too far away: node[b, 0, i, j] requires that key j of sequence b is seen,
-    i - j <= before, and j - i <= behind (None: any distance). So the elements [b, 0, i, i] say
-    which keys are seen."""
+    """A mask, boolean or added, the same for all heads, that hides keys of each sequence from all
+    queries, or keys that are too far away: node[b, 0, i, j] requires that key j of sequence b is
+    seen, i - j <= before, and j - i <= behind (None: any distance). So the elements [b, 0, i, i]
+    say which keys are seen."""
 
     before: int | None
     behind: int | None
@@ -869,8 +878,10 @@ class Padded:
 def padded(prover: Prover, node: fx.Node) -> Padded | None:
     """What the mask is, if that is proven."""
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.dim() != 4 or value.dtype != torch.bool or (
+    if not isinstance(value, torch.Tensor) or value.dim() != 4 or (
             is_one(value.shape[-1]) or not is_one(value.shape[1]) or not same(*value.shape[-2:])):
+        return None
+    if value.dtype != torch.bool and not value.dtype.is_floating_point:
         return None
     try:
         found = prover.where(node)

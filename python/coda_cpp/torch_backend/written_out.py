@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognises attention that is written out as operations: softmax(query·keyᵀ * scale + mask)·value,
-with or without a soft-cap of the scores, as Hugging Face's attn_implementation="eager" computes it.
+with or without a soft-cap of the scores, as Hugging Face's attn_implementation="eager" computes it,
+or with hidden scores that are replaced by a number (masked_fill, where).
 With sinks (gpt-oss), the model appends them to the scores as a column, and drops this column after
 the softmax.
 
@@ -19,11 +20,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from coda_cpp.torch_backend import mask_proof
 from coda_cpp.torch_backend.layout import is_one, same, value_of
 
 _aten = torch.ops.aten
 PRODUCT = _aten.matmul.default
 _SAME_VALUES = {_aten.to.dtype, _aten.contiguous.default, _aten.clone.default, _aten.alias.default}
+_FILLS = {_aten.masked_fill.Scalar, _aten.masked_fill.Tensor, _aten.where.ScalarOther,
+          _aten.where.ScalarSelf, _aten.where.self}
 _FACTORS = {_aten.mul.Tensor: True, _aten.mul.Scalar: True,
             _aten.div.Tensor: False, _aten.div.Scalar: False}
 
@@ -33,7 +37,8 @@ class Formula:
     """softmax(cap(query·keyᵀ * scale) + mask)·value of [batch, heads, tokens, size], where cap(x)
     is softcap * tanh(x / softcap), or x if softcap is 0. Key and value may have another type than
     the formula's products. sinks: [1, heads, 1, 1], logits that are only in the
-    denominator of softmax."""
+    denominator of softmax. If there is a `fill`, the mask is not added: it is boolean, and scores
+    are replaced by that number where the mask is `hides`."""
 
     query: fx.Node
     key: fx.Node
@@ -42,6 +47,8 @@ class Formula:
     scale: float
     softcap: float
     sinks: fx.Node | None
+    fill: float | None
+    hides: bool
 
 
 class _Other(Exception):
@@ -82,18 +89,27 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
         raise _Other
     sum_, sinks = (_joined(weights.args[0], written) if has_sinks
                    else (_inner(weights.args[0], written), None))
-    mask = None
-    if sum_.target is _aten.add.Tensor and not sum_.kwargs:
+    mask = fill = None
+    hides = False
+    if sum_.target in _FILLS:
+        mask, masked, fill, hides = _filled(sum_)
+        product, scale, softcap = _scores(masked, written)
+    elif sum_.target is _aten.add.Tensor and not sum_.kwargs:
         mask, product, scale, softcap = _masked(*sum_.args, written)
     else:
         product, scale, softcap = _scores(sum_, written)
+    if mask is not None and (_is_float(mask) != (fill is None)
+                             or _largest(weights.args[0]) < _largest(sum_)):
+        raise _Other  # a boolean mask is added as 1; a conversion may make numbers infinite
     query, key_t = product.args
     if product.kwargs or value_of(query).dim() != 4 or value_of(query).dtype != value_of(
             node).dtype or not value_of(query).is_floating_point():
         raise _Other
     transposed = _source(key_t, written)
-    if transposed.target is not _aten.transpose.int or {
-            dim % 4 for dim in transposed.args[1:]} != {2, 3}:
+    if (transposed.target is not _aten.transpose.int or {
+            dim % 4 for dim in transposed.args[1:]} != {2, 3}) and (
+            transposed.target is not _aten.permute.default or [
+                dim % 4 for dim in transposed.args[1]] != [0, 1, 3, 2]):
         raise _Other
     key, value = _source(transposed.args[0], written), _source(node.args[1], written)
     of_query, of_key, of_value = (value_of(x).shape for x in (query, key, value))
@@ -103,7 +119,7 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
         raise _Other  # a product broadcasts
     if sinks is not None and not same(value_of(sinks).shape[1], of_query[1]):
         raise _Other
-    return Formula(query, key, value, mask, scale, softcap, sinks)
+    return Formula(query, key, value, mask, scale, softcap, sinks, fill, hides)
 
 
 def _joined(node: Any, written: Container[fx.Node]) -> tuple[fx.Node, fx.Node]:
@@ -141,6 +157,37 @@ def _masked(one: Any, other: Any, written: Container[fx.Node]
         return (other, *_scores(one, written))
     except _Other:
         return (one, *_scores(other, written))
+
+
+def _filled(node: fx.Node) -> tuple[fx.Node, Any, float, bool]:
+    """The condition, the scores, the number that replaces some of them, and whether it does so
+    where the condition is true."""
+    one, other, number = node.args
+    if node.target in (_aten.masked_fill.Scalar, _aten.masked_fill.Tensor):
+        scores, condition, hides = one, other, True
+    else:
+        condition, scores, hides = one, other, False
+        if _number(scores) is not None:
+            scores, number, hides = number, scores, True
+    fill = _number(number)
+    if fill is None or not mask_proof.is_least(fill) or node.kwargs or not (
+            isinstance(condition, fx.Node) and value_of(condition).dtype == torch.bool):
+        raise _Other
+    return condition, scores, fill, hides
+
+
+def _number(node: Any) -> float | None:
+    """The number that a tensor of one element contains, if the graph says so."""
+    while isinstance(node, fx.Node) and value_of(node).numel() == 1 and (
+            node.target in _SAME_VALUES or node.target is _aten.lift_fresh_copy.default):
+        node = node.args[0]
+    if isinstance(node, fx.Node) and node.op == "get_attr":
+        constant = operator.attrgetter(node.target)(node.graph.owning_module)
+        node = constant.item() if type(constant) is torch.Tensor and constant.numel() == 1 else None
+    elif isinstance(node, fx.Node) and node.target is _aten.full.default and value_of(
+            node).numel() == 1:
+        node = node.args[1]
+    return float(node) if type(node) in (int, float) else None
 
 
 def capped(node: fx.Node, score: fx.Node) -> tuple[float, float] | None:
@@ -194,6 +241,11 @@ def _source(node: Any, written: Container[fx.Node]) -> fx.Node:
     if not isinstance(node, fx.Node) or not _is_float(node):
         raise _Other
     return node
+
+
+def _largest(node: fx.Node) -> float:
+    """The largest finite number of the node's type."""
+    return torch.finfo(value_of(node).dtype).max
 
 
 def _is_float(node: Any) -> bool:
