@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training with the state in the GPU's memory: the same course as on the CPU within rounding, the
-// same bits from run to run and from a restored state, and evaluation of the weights where they
-// are.
+// Training with the state in the GPU's memory: the same trajectory as on the CPU within rounding;
+// the same bits from run to run and from a restored state; evaluation of the weights in the GPU's
+// memory.
 #include <gtest/gtest.h>
 
 #include <cmath>

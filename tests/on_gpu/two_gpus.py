@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on two GPUs beside one, on a machine that has them: the course, the bits, a stop,
-another number, a process that dies, and what is refused. bench/train_step/several_gpus.py has the
-speed.
+"""Training on two GPUs compared with one: the losses, the bits, a stop, a resumed run with another
+number of GPUs, a process that dies, and refused settings. bench/train_step/several_gpus.py measures
+the speed.
 
-Usage: two_gpus.py BUILD, which has tools/coda. A minute; the exit status is 1 if something does not
-hold.
+Usage: two_gpus.py BUILD, where BUILD/tools/coda is the command. Takes a minute; the exit status is
+1 if a check fails.
 """
 
 import argparse
@@ -92,9 +92,8 @@ def differences(a: list[float], b: list[float]) -> tuple[float, float]:
 
 
 def check_trajectory(runs: Runs) -> None:
-    """In bf16 another order of sums takes another course. What one GPU's losses differ by where it
-    makes a step in two passes is the yardstick for two GPUs: twice that, since either is one course
-    of many."""
+    """In bf16 another order of sums gives another trajectory. The bound for two GPUs is twice the
+    difference that one GPU's losses show if a step has two microbatches instead of one."""
     for out, gpus in (("one", 1), ("two", 2), ("again", 2)):
         status, _, err = runs.run(out, gpus)
         check(status == 0, f"{gpus} GPUs train {err.strip()}")

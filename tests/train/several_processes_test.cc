@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several processes that train together (as threads here): the same course as one that has all of
-// the batch, the same bits each time, a state that goes on with another number of processes, and
-// what one of them meets is seen by all.
+// Several processes that train together (here as threads): the same trajectory as one process with
+// the whole batch, the same bits each time, a state that resumes with another number of processes,
+// and errors of one process that all of them report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training a model with sparse experts on the CPU: it learns, with rows for all tokens it takes the
-// course of dense experts, and its bits depend on neither threads nor interruptions.
+// Training a model with sparse experts on the CPU: it learns; with rows for all tokens it has the
+// trajectory of dense experts; its bits depend neither on threads nor on interruptions.
 #include <gtest/gtest.h>
 
 #include <cmath>
