@@ -8,6 +8,7 @@ from unittest import mock
 
 import torch
 import torch._dynamo
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import (
     Gemma2Config, Gemma2ForCausalLM, GptOssConfig, GptOssForCausalLM, MistralConfig,
@@ -290,6 +291,34 @@ class WrittenOut(unittest.TestCase):
                 self.assertEqual(self._recognised(
                     lambda q, k, v, c=changes: eager(q, k, v, **c), given), 1)
 
+    def test_einsum(self):
+        """In all orders of dimensions. What sums otherwise stays."""
+        for count, scores, made in (
+                (1, "bhid,bhjd->bhij", "bhij,bhjd->bhid"),
+                (1, "bihd,bjhd->bhij", "bhij,bjhd->bihd"),
+                (1, "hbid, hbdj -> hbij", "hbij,hbjd->bihd"),
+                (0, "bhid,bhjd->bhij", "bhji,bhjd->bhid"),
+                (0, "bhid,bhjd->bhji", "bhij,bhjd->bhid"),
+                (0, "bhid,bhjd->bhij", "bhij,bhjd->bhjd")):
+            names = scores.replace(" ", "").split("->")[0].split(",") + [made[5:9]]
+            sizes = {"b": 2, "h": 4, "i": 40, "j": 40, "d": 16}
+            given = [torch.randn([sizes[name] for name in of], requires_grad=True) for of in names]
+            with self.subTest(scores=scores, made=made):
+                self.assertEqual(self._recognised(
+                    lambda q, k, v, s=scores, m=made: torch.einsum(m, (
+                        torch.einsum(s, q, k) * 0.3 + torch.full((40, 40), -torch.inf).triu(1)
+                    ).softmax(-1), v), given), count)
+
+    def test_keys_that_lie_as_columns(self):
+        q, k, v = tensors((2, 4, 4, 40, 16, 24))
+        columns = k.detach().transpose(2, 3).contiguous().requires_grad_()
+        self.assertEqual(self._recognised(
+            lambda q, k, v: capped(q @ k).softmax(-1) @ v, (q, columns, v)), 1)
+        # As in GPT: [batch, tokens, heads, size] in another order.
+        turned = k.detach().transpose(1, 2).contiguous().requires_grad_()
+        self.assertEqual(self._recognised(
+            lambda q, k, v: capped(q @ k.permute(0, 2, 3, 1)).softmax(-1) @ v, (q, turned, v)), 1)
+
     def test_sinks(self):
         given = [*tensors((2, 4, 2, 40, 16, 24)), torch.randn(4, requires_grad=True)]
         for name, count, form, changes in (
@@ -500,6 +529,112 @@ class PyTorchsCalls(unittest.TestCase):
             torch.testing.assert_close(*(loss for loss, _ in outcomes))
             self.assertLess(error(*(gradients for _, gradients in outcomes)), 1e-4)
         self.assertEqual({report.own for report in recorder.reports}, {1})
+
+
+class Kept(nn.Module):
+    """Attention of 4 heads whose mask is the model's: `kept` as a buffer, or as a plain attribute.
+    Its part of the given length is read by hidden(scores, mask) or called(q, k, v, mask)."""
+
+    def __init__(self, kept, hidden=None, called=None, is_buffer=True):
+        super().__init__()
+        self.input, self.output = nn.Linear(32, 96), nn.Linear(32, 32)
+        self.hidden, self.called = hidden, called
+        if is_buffer:
+            self.register_buffer("kept", kept)
+        else:
+            self.kept = kept
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2)
+                   for part in self.input(x).chunk(3, -1))
+        mask = self.kept[..., :x.shape[1], :x.shape[1]]
+        made = self.called(q, k, v, mask) if self.called else self.hidden(
+            q @ k.transpose(2, 3) * 0.3, mask).softmax(-1) @ v
+        return self.output(made.transpose(1, 2).flatten(2))
+
+
+def masked_sdpa(q, k, v, mask):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+class MasksOfModules(unittest.TestCase):
+    """Masks that are tensors of a module are told by their values."""
+
+    def _check(self, count, model, calls=(24, 33, 50), between=None):
+        torch._dynamo.reset()
+        recorder = Recorder()
+        compiled = torch.compile(model, backend=recorder)
+        for tokens in calls:
+            x = torch.randn(2, tokens, 32)
+            outcomes = []
+            for one in (compiled, model):
+                model.zero_grad()
+                made = one(x)
+                made.square().sum().backward()
+                outcomes.append([made, *(p.grad for p in model.parameters())])
+            for found, expected in zip(*outcomes):
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            if between:
+                between()
+        self.assertLessEqual(len(recorder.reports), 2)
+        for report in recorder.reports:
+            self.assertEqual(report.written_out + report.causal, count)
+
+    def test_causal_ones(self):
+        ones, infinite = torch.ones(64, 64), torch.full((64, 64), -torch.inf)
+        for name, model in {
+                "zeros are hidden": Kept(ones.tril()[None, None], lambda scores, mask: (
+                    scores.masked_fill(mask == 0, -torch.inf))),
+                "ones are hidden": Kept(ones.triu(1), lambda scores, mask: (
+                    scores.masked_fill(mask.bool(), -torch.inf))),
+                "booleans": Kept(ones.tril().bool(), lambda scores, mask: (
+                    torch.where(mask, scores, torch.finfo(scores.dtype).min))),
+                "added": Kept(infinite.triu(1), lambda scores, mask: scores + mask),
+                "an attribute": Kept(infinite.triu(1), lambda scores, mask: scores + mask,
+                                     is_buffer=False),
+                "booleans of a call": Kept(ones.tril().bool(), called=masked_sdpa),
+                "numbers of a call": Kept(infinite.triu(1), called=masked_sdpa)}.items():
+            with self.subTest(name):
+                self._check(1, model)
+
+    def test_in_checkpointed_blocks(self):
+        block = Kept(torch.ones(64, 64).tril(), lambda scores, mask: (
+            scores.masked_fill(mask == 0, -torch.inf)))
+
+        class Blocks(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.block = block
+
+            def forward(self, x):
+                return checkpoint(self.block, x, use_reentrant=False)
+
+        self._check(1, Blocks())
+
+    def test_values_that_change(self):
+        """They are looked at once, and again if they were written."""
+        with mock.patch.object(recognition, "_is_causal_tensor",
+                               wraps=recognition._is_causal_tensor) as looked:
+            model = Kept(torch.ones(64, 64).tril(), lambda scores, mask: (
+                scores.masked_fill(mask == 0, -torch.inf)))
+            self._check(1, model, (24, 24, 24))
+            self.assertEqual(looked.call_count, 1)
+            writes = iter((lambda: None, lambda: model.kept.triu_(-3),
+                           lambda: model.kept.fill_(1).tril_(), lambda: None))
+            self._check(1, model, (24, 24, 24, 24), lambda: next(writes)())
+            self.assertEqual(looked.call_count, 4)
+
+    def test_what_stays(self):
+        window, least = torch.ones(64, 64).tril().triu(-3), torch.full((64, 64), -1e4).triu(1)
+        for name, model in {
+                "a window": Kept(window, lambda scores, mask: (
+                    scores.masked_fill(mask == 0, -torch.inf))),
+                "numbers that hide little": Kept(least, lambda scores, mask: scores + mask),
+                "a bias that is learned": Kept(nn.Parameter(torch.full(
+                    (64, 64), -torch.inf).triu(1)), lambda scores, mask: scores + mask,
+                    is_buffer=False)}.items():
+            with self.subTest(name):
+                self._check(0, model)
 
 
 class Documents(unittest.TestCase):

@@ -34,7 +34,8 @@ from torch.backends import cuda
 
 from coda_cpp._attention import ATTENTION
 from coda_cpp.torch_backend import (
-    documents, flex, flex_checks, higher_order, mask_proof, padded_formula, padding, written_out)
+    documents, flex, higher_order, mask_proof, padded_formula, padding, value_checks,
+    written_out)
 from coda_cpp.torch_backend.attention_choice import Call, Choice, has_documents
 from coda_cpp.torch_backend.graph_edits import insert, replace, size_argument
 from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood, is_one, same
@@ -103,9 +104,10 @@ class Masks:
     of padding."""
 
     def __init__(self, graph: fx.Graph, calls: Mapping[int, fx.Node], around: Sequence[fx.Node],
-                 checks: flex_checks.Checks, choice: Choice) -> None:
+                 checks: value_checks.Checks, choice: Choice) -> None:
         """`calls`: the calls of stand-ins. `around`: the calls of the blocks that contain the
-        graph, the innermost first. `checks` gets those of FlexAttention."""
+        graph, the innermost first. `checks` gets those of FlexAttention and of masks that modules
+        keep."""
         self._graph, self._calls, self._around, self._checks = graph, calls, around, checks
         self._choice = choice
         self._begins: dict[Any, tuple[fx.Node, ...]] = {}  # bounds, by flex.Call.documents
@@ -131,6 +133,19 @@ class Masks:
         if node.op == "placeholder":
             return bool(node.meta.get(CAUSAL))
         return mask_proof.is_causal(self._prover, node)
+
+    def _has_causal_values(self, mask: fx.Node) -> bool:
+        """Whether the mask is causal by the values of tensors that a module has, such as a buffer
+        of ones and zeros. A check looks at them again if they change."""
+        if mask.meta.get(NEEDS):
+            return False
+        try:
+            self._checks.require(mask, lambda: value_checks.Check(
+                _is_causal_tensor, *value_checks.evaluation(
+                    [mask], self._around, of_modules=True, value_key="val")), of_modules=True)
+        except NotUnderstood:
+            return False
+        return True
 
     def packed(self, node: fx.Node) -> mask_proof.Packed | None:
         if node.op == "placeholder":
@@ -219,7 +234,7 @@ class Masks:
             if self.is_full(mask):
                 told.full += 1
                 told.own += self._call_without_mask(node, arguments)
-            elif is_whole and self.is_causal(mask):
+            elif is_whole and (self.is_causal(mask) or self._has_causal_values(mask)):
                 told.causal += 1
                 told.own += self._call_without_mask(node, arguments | {"is_causal": True})
             elif is_whole and (found := self.packed(mask)) is not None and (
@@ -332,7 +347,8 @@ class Masks:
             if arguments[name].meta["val"].dtype != dtype:
                 arguments[name] = insert(node, _aten.to.dtype, arguments[name], dtype)
         query, key, value = (arguments[name] for name in ("query", "key", "value"))
-        is_causal = found.mask is not None and self.is_causal(found.mask)
+        is_causal = found.mask is not None and (
+            self.is_causal(found.mask) or self._has_causal_values(found.mask))
         packed = None if is_causal or found.mask is None else self.packed(found.mask)
         window = _window(packed)
         is_packed = packed is not None and packed.has_documents
@@ -481,6 +497,13 @@ def _put_back(node: fx.Node, made: fx.Node) -> None:
 def _sinks(node: fx.Node, found: written_out.Formula) -> fx.Node:
     return insert(node, _aten.to.dtype, insert(
         node, _aten.flatten.using_ints, found.sinks), torch.float32)
+
+
+def _is_causal_tensor(mask: torch.Tensor) -> bool:
+    seen = mask if mask.dtype == torch.bool else mask == 0
+    hidden = ~seen.new_ones(seen.shape[-2:]).tril()
+    return bool((seen != hidden).all()) and (mask.dtype == torch.bool or all(
+        map(mask_proof.is_least, mask.masked_select(hidden).unique().tolist())))
 
 
 def _is_boolean(mask: fx.Node) -> bool:

@@ -188,7 +188,7 @@ def _rewrite_product(node: fx.Node) -> None:
     transpose, so the weight is read without a copy."""
     made, target = node, node.target
     if target is _EINSUM:
-        made = _einsum(node, *node.args[:2])
+        made = _einsum(node, *node.args[:2]) or _einsum_of_heads(node, *node.args[:2])
     elif target is _ADDMM and all(factor == 1 for factor in node.kwargs.values()):
         bias, x, weight = node.args
         of = _turned(node, weight)
@@ -259,6 +259,32 @@ def _einsum(node: fx.Node, equation: str, operands: Sequence[fx.Node]) -> fx.Nod
     if len(new) > 1:
         made = insert(node, _aten.unflatten.int, made, -1, [sizes[name] for name in new])
     return made
+
+
+def _einsum_of_heads(node: fx.Node, equation: str, operands: Sequence[fx.Node]) -> fx.Node | None:
+    """The matmul of [batch, heads, rows, size], as attention is written; None for other sums."""
+    inputs, arrow, out = equation.replace(" ", "").partition("->")
+    names = inputs.split(",")
+    if not arrow or len(operands) != 2 or not all(
+            len(name) == 4 == len(set(name)) and name.isalpha() for name in (*names, out)):
+        return None
+    left, right = names
+    batch = "".join(name for name in left if name in right and name in out)
+    rows, columns = ("".join(name for name in out if name not in other) for other in (right, left))
+    summed = "".join(name for name in left if name in right and name not in out)
+    sizes = [dict(zip(of, value_of(x).shape)) for of, x in zip(names, operands)]
+    if (sorted(left) != sorted(batch + rows + summed) or len(batch) != 2
+            or sorted(right) != sorted(batch + columns + summed)
+            or not all(layouts.same(*(of[name] for of in sizes)) for name in batch + summed)):
+        return None
+
+    def permuted(x: fx.Node, order: str, wanted: str) -> fx.Node:
+        return x if order == wanted else insert(
+            node, _aten.permute.default, x, [order.index(name) for name in wanted])
+
+    one = permuted(operands[0], left, batch + rows + summed)
+    other = permuted(operands[1], right, batch + summed + columns)
+    return permuted(insert(node, _MATMUL, one, other), batch + rows + columns, out)
 
 
 def where_known(node: fx.Node) -> list[fx.Node]:

@@ -30,8 +30,8 @@ from coda_cpp._core import Error, InternalError
 from coda_cpp.function import ONLY_LOSSES
 from coda_cpp.session import is_new_gpu
 from coda_cpp.torch_backend import (
-    attention, cuda_graphs, equal_layers, flex, flex_checks, floats, higher_order, last_region,
-    linears, measure, options as choices, region_times, strides)
+    attention, cuda_graphs, equal_layers, flex, floats, higher_order, last_region, linears, measure,
+    options as choices, region_times, strides, value_checks)
 from coda_cpp.torch_backend.attention_choice import Choice
 from coda_cpp.torch_backend.ddp_buckets import too_small_buckets
 from coda_cpp.torch_backend.inline import inline, prepare
@@ -59,7 +59,7 @@ def _short(node: fx.Node) -> str:
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options: Options,
          facts: Sequence[dict[str, Any]] | None = None,
          kinds: dict[Any, fx.Graph] | None = None, around: Sequence[fx.Node] = (),
-         checks: flex_checks.Checks | None = None) -> fx.GraphModule:
+         checks: value_checks.Checks | None = None) -> fx.GraphModule:
     """The module with its regions as operators, or the module itself if nothing changes. facts,
     kinds, around and checks: see Normal."""
     def compiler(part: fx.GraphModule, given: Sequence[Any]) -> Callable:  # of what is timed
@@ -157,7 +157,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
 
 
 def _put_back(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
-              options: Options, around: Sequence[fx.Node], checks: flex_checks.Checks | None
+              options: Options, around: Sequence[fx.Node], checks: value_checks.Checks | None
               ) -> bool:
     """Replaces the stand-in node by its call. A block of checkpointing is fused separately. Returns
     whether the block changed."""
@@ -274,7 +274,7 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         report.notes.append(why)
         warn_once(why)
         chosen = dataclasses.replace(chosen, products="")
-    checks = flex_checks.Checks(inputs)
+    checks = value_checks.Checks(inputs, module)
     try:
         fused = fuse(module, inputs, report, chosen, checks=checks)
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs unchanged)

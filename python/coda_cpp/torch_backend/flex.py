@@ -12,6 +12,7 @@ and the scale are read from score_mod alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,11 +21,12 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from coda_cpp.torch_backend import canonical, higher_order, written_out
-from coda_cpp.torch_backend.flex_checks import Check, Checks, Form, Mask, evaluation
+from coda_cpp.torch_backend import canonical, flex_checks, higher_order, written_out
+from coda_cpp.torch_backend.flex_checks import Form, Mask
 from coda_cpp.torch_backend.graph_edits import insert
 from coda_cpp.torch_backend.layout import NotUnderstood, is_one, same
 from coda_cpp.torch_backend.mask_proof import NOWHERE, Affine, Order, Prover, Truth, Unproven, Where
+from coda_cpp.torch_backend.value_checks import Check, Checks, evaluation
 
 _aten = torch.ops.aten
 FLEX = torch.ops.higher_order.flex_attention
@@ -115,7 +117,8 @@ def _recognised(node: fx.Node, call: fx.Node, around: Sequence[fx.Node], checks:
     begins = _begins(mask, query, operands) if form.has_documents else None
     return Call(query, key, value, form, float(scale * capped[0]), capped[1],
                 lambda: checks.require(proof, lambda: Check(
-                    form, mask, block, *evaluation(wanted, around))),
+                    functools.partial(flex_checks.has_form, form, mask, block),
+                    *evaluation(wanted, around))),
                 (proof, str(batch)), begins, operands)
 
 

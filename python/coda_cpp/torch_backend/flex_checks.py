@@ -8,40 +8,32 @@ Mostly the lists and the tensors that mask_mod captures are inputs of Dynamo's g
 values at the next call, and whether numbers of documents ascend depends on values, too. No proof
 from the graph can know this.
 
-So before each run of a compiled graph in which such a call was replaced (flex.py), a Check of its
-mask must hold:
+So before each run of a compiled graph in which such a call was replaced (flex.py), has_form() must
+hold (value_checks.py):
 - The mask has the proposed form. PyTorch's create_mask evaluates the functions for all queries and
   keys, some rows at a time, and every element is compared.
 - A block is in neither list only if mask_mod hides all of it, and in the list of full blocks only
   if mask_mod hides nothing of it. No block is listed twice, since its scores would count twice.
 - The lists of the backward have the same blocks.
-The operations of Dynamo's graph that compute lists and captured tensors are run for this
-(`evaluation`), also if the graph calls create_block_mask itself. Inputs for which a check held are
-not checked again, as long as they are the same tensors in the same version.
-
-If a check fails during compilation, the call stays FlexAttention. If it fails later, the inner
-compiler compiles Dynamo's graph as it is, for these sizes, and that graph runs instead.
+The operations of Dynamo's graph that compute lists and captured tensors are run for this, also if
+the graph calls create_block_mask itself. If a check fails during compilation, the call stays
+FlexAttention.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.nn.attention.flex_attention import create_mask
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from coda_cpp.torch_backend import higher_order
-from coda_cpp.torch_backend.layout import NotUnderstood, hint
+from coda_cpp.torch_backend.layout import NotUnderstood
 
 _ELEMENTS = 2**26  # of a mask, evaluated at once
-_REMEMBERED = 16  # inputs of each check that held
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,71 +84,46 @@ class Mask:
         return (hidden | (places == 0)).expand(batch, tokens)
 
 
-@dataclasses.dataclass
-class Check:
-    """Whether a call's mask has the form, and its lists are those of mask_mod. `evaluated` computes
-    from the inputs of the outermost graph the batch, the lengths, the lists and the captured
-    tensors. `reads`: the numbers of the inputs that it reads."""
-
-    form: Form
-    mask: Mask
-    block: tuple[int, int]
-    evaluated: Callable[[Sequence[Any]], Sequence[Any]]
-    reads: Sequence[int]
-    held: list[tuple] = dataclasses.field(default_factory=list)
-
-    def __call__(self, inputs: Sequence[Any]) -> bool:
-        read = [inputs[i] for i in self.reads]
-        known = None
-        if not any(isinstance(x, torch.Tensor) and x.is_inference() for x in read):  # no versions
-            known = [(x._version, x.data_ptr()) if isinstance(x, torch.Tensor) else x for x in read]
-            if any(known == before and all(ref() is x for ref, x in zip(refs, read))
-                   for before, refs in self.held):
-                return True
-        with torch.no_grad():
-            found = self.holds(*self.evaluated(inputs))
-        if found and known is not None:
-            refs = [weakref.ref(x) if isinstance(x, torch.Tensor) else lambda x=x: x for x in read]
-            self.held = [*self.held[1 - _REMEMBERED:], (known, refs)]
-        return found
-
-    def holds(self, batch: int, queries: int, keys: int, *tensors: Any) -> bool:
-        lists, captured, device = tensors[:8], tensors[8:], tensors[0].device
-        mask_mod, score_mod = self.mask.functions(captured)
-        begins = self.mask.begins(batch, queries, device, captured)
-        rows, columns = (min(size, length) for size, length in zip(self.block, (queries, keys)))
-        places = torch.arange(keys, device=device)
-        is_right = torch.ones((), dtype=torch.bool, device=device)
-        first = torch.zeros((batch, 1), dtype=torch.int64, device=device)
-        seen_in, hidden_in = [], []  # blocks of columns, [batch, queries, blocks]
-        at_once = max(_ELEMENTS // (batch * keys), 1)
-        for start in range(0, queries, at_once):
-            count = min(at_once, queries - start)
-            seen = create_mask(lambda b, h, q, k: mask_mod(b, h, q + start, k),  # noqa: B023
-                               batch, 1, count, keys, device)[:, 0]
-            seen_in.append(_in_blocks(seen, columns).any(-1))
-            hidden_in.append(_in_blocks(~seen, columns).any(-1))
-            if score_mod is not None:
-                seen = seen & create_mask(
-                    lambda score, b, h, q, k: score_mod(score, b, h, q + start, k),  # noqa: B023
-                    batch, 1, count, keys, device)[:, 0]
-            wanted, q = torch.ones_like(seen), torch.arange(start, start + count, device=device)
-            if self.form.causal:
-                wanted = wanted & (places <= q[:, None])
-                in_front = seen.gather(-1, (q - 1).clamp_min(0)[:, None].expand(batch, -1, 1))
-                is_right &= (begins[:, q] == (~in_front[..., 0] | (q == 0))).all()
-            if self.form.window:
-                wanted = wanted & (places > q[:, None] - self.form.window)
-            if self.form.has_documents:
-                begin = torch.where(begins[:, q], q, first[:, -1:])
-                first = begin.cummax(-1).values
-                wanted = wanted & (places >= first[..., None])
-            is_right &= (seen == wanted).all()
-        partial, full, agree = _listed(lists, -(-queries // rows), -(-keys // columns))
-        seen, hidden = (_in_blocks(torch.cat(parts, 1).mT, rows).any(-1).mT[:, None]
-                        for parts in (seen_in, hidden_in))
-        return bool(is_right & agree & (partial + full <= 1).all()
-                    & ((partial + full == 1) | ~seen).all() & ((full == 0) | ~hidden).all())
+def has_form(form: Form, mask: Mask, block: tuple[int, int], batch: int, queries: int, keys: int,
+             *tensors: Any) -> bool:
+    """Whether the mask has the form, and its lists are those of mask_mod. `tensors`: the lists and
+    the captured tensors."""
+    lists, captured, device = tensors[:8], tensors[8:], tensors[0].device
+    mask_mod, score_mod = mask.functions(captured)
+    begins = mask.begins(batch, queries, device, captured)
+    rows, columns = (min(size, length) for size, length in zip(block, (queries, keys)))
+    places = torch.arange(keys, device=device)
+    is_right = torch.ones((), dtype=torch.bool, device=device)
+    first = torch.zeros((batch, 1), dtype=torch.int64, device=device)
+    seen_in, hidden_in = [], []  # blocks of columns, [batch, queries, blocks]
+    at_once = max(_ELEMENTS // (batch * keys), 1)
+    for start in range(0, queries, at_once):
+        count = min(at_once, queries - start)
+        seen = create_mask(lambda b, h, q, k: mask_mod(b, h, q + start, k),  # noqa: B023
+                           batch, 1, count, keys, device)[:, 0]
+        seen_in.append(_in_blocks(seen, columns).any(-1))
+        hidden_in.append(_in_blocks(~seen, columns).any(-1))
+        if score_mod is not None:
+            seen = seen & create_mask(
+                lambda score, b, h, q, k: score_mod(score, b, h, q + start, k),  # noqa: B023
+                batch, 1, count, keys, device)[:, 0]
+        wanted, q = torch.ones_like(seen), torch.arange(start, start + count, device=device)
+        if form.causal:
+            wanted = wanted & (places <= q[:, None])
+            in_front = seen.gather(-1, (q - 1).clamp_min(0)[:, None].expand(batch, -1, 1))
+            is_right &= (begins[:, q] == (~in_front[..., 0] | (q == 0))).all()
+        if form.window:
+            wanted = wanted & (places > q[:, None] - form.window)
+        if form.has_documents:
+            begin = torch.where(begins[:, q], q, first[:, -1:])
+            first = begin.cummax(-1).values
+            wanted = wanted & (places >= first[..., None])
+        is_right &= (seen == wanted).all()
+    partial, full, agree = _listed(lists, -(-queries // rows), -(-keys // columns))
+    seen, hidden = (_in_blocks(torch.cat(parts, 1).mT, rows).any(-1).mT[:, None]
+                    for parts in (seen_in, hidden_in))
+    return bool(is_right & agree & (partial + full <= 1).all()
+                & ((partial + full == 1) | ~seen).all() & ((full == 0) | ~hidden).all())
 
 
 def _in_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
@@ -188,111 +155,3 @@ def _listed(lists: Sequence[torch.Tensor | None], rows: int, columns: int
         if lists[i] is not None:
             are_right &= (counted(*lists[i:i + 2], columns, rows).mT == of).all()
     return partial, full, are_right
-
-
-class Checks:
-    """The checks of a graph. `inputs`: its inputs when it is compiled; None if nothing checks the
-    inputs of later runs, so that no check may be added."""
-
-    def __init__(self, inputs: Sequence[Any] | None = None) -> None:
-        self._inputs = inputs and [hint(x) if isinstance(x, torch.SymInt) else x for x in inputs]
-        self._known: dict[Any, Check] = {}
-
-    def require(self, key: Any, made: Callable[[], Check]) -> None:
-        """Adds a check. It must hold for the inputs. Equal keys stand for the same check."""
-        if key in self._known:
-            return
-        check = made()
-        inputs = [self._inputs[i] for i in check.reads] if self._inputs else [None]
-        if any(given is None or isinstance(given, FakeTensor) for given in inputs):
-            raise NotUnderstood("the values of its block mask are not known")
-        try:
-            with _Pure(inputs):
-                holds = check(self._inputs)
-        except NotUnderstood:
-            raise
-        except Exception as why:  # noqa: BLE001 (its functions may do anything)
-            raise NotUnderstood(f"{type(why).__name__}: {why}") from why
-        if not holds:
-            raise NotUnderstood("its mask, or its block mask, differs from the known form")
-        self._known[key] = check
-
-    def guarded(self, compiled: Callable, as_it_is: Callable[[Sequence[Any]], Callable]
-                ) -> Callable:
-        """`compiled`, behind the checks. Where one fails, the graph runs that `as_it_is` compiles
-        for such inputs."""
-        self._inputs = None
-        if not self._known:
-            return compiled
-        others: dict[Any, Callable] = {}
-
-        def called(*arguments: Any) -> Any:
-            try:
-                is_right = all(check(arguments) for check in self._known.values())
-            except Exception:  # noqa: BLE001 (its functions may do anything)
-                is_right = False
-            if is_right:
-                return compiled(*arguments)
-            sizes = tuple((x.shape, x.stride()) if isinstance(x, torch.Tensor) else x
-                          for x in arguments)
-            if sizes not in others:
-                others[sizes] = as_it_is(arguments)
-            return others[sizes](*arguments)
-
-        return called
-
-
-def _memory(x: torch.Tensor) -> int:
-    return x.untyped_storage()._cdata
-
-
-class _Pure(TorchDispatchMode):
-    """Refuses operations that draw numbers, or that write into one of the tensors."""
-
-    def __init__(self, tensors: Sequence[Any]) -> None:
-        super().__init__()
-        self._memories = {_memory(x) for x in tensors if isinstance(x, torch.Tensor)}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable and any(
-                _memory(x) in self._memories for x in args if isinstance(x, torch.Tensor)):
-            raise NotUnderstood(f"its mask is computed by {func}")
-        return func(*args, **(kwargs or {}))
-
-
-def evaluation(wanted: Sequence[Any], around: Sequence[fx.Node]
-               ) -> tuple[Callable[[Sequence[Any]], Sequence[Any]], Sequence[int]]:
-    """A function that computes values of Dynamo's graph from the inputs of the outermost graph, and
-    the numbers of the inputs that it reads. `around`: the calls of the blocks that contain the
-    graph, the innermost first."""
-    pending = [node for node in wanted if isinstance(node, fx.Node)]
-    if not pending:
-        return (lambda inputs: wanted), ()
-    graph, needed = pending[0].graph, set()
-    while pending:
-        if (node := pending.pop()) not in needed:
-            needed.add(node)
-            pending += node.all_input_nodes
-    values = [node.meta.get("example_value") for node in needed]
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    if any(value.is_floating_point() or value.is_complex() for value in tensors):
-        raise NotUnderstood("its mask depends on values other than integers")
-    memories = set(map(_memory, tensors))
-    for node in graph.nodes:
-        writes = (higher_order.may_write if node.op == "call_module"
-                  else higher_order.node_may_write)(node)
-        if writes and node not in needed and any(
-                isinstance(value := used.meta.get("example_value"), torch.Tensor)
-                and _memory(value) in memories for used in node.all_input_nodes):
-            raise NotUnderstood("a tensor that its mask reads is written in place")
-    part, copies = fx.Graph(), {}
-    for node in graph.nodes:
-        if node in needed:
-            copies[node] = part.node_copy(node, copies.__getitem__)
-    part.output(fx.map_arg(tuple(wanted), copies.__getitem__))
-    run = fx.GraphModule(graph.owning_module, part)
-    numbers = [i for i, node in enumerate(graph.find_nodes(op="placeholder")) if node in needed]
-    if not around:
-        return (lambda inputs: run(*(inputs[i] for i in numbers))), numbers
-    outer, reads = evaluation([around[0].args[1 + i] for i in numbers], around[1:])
-    return (lambda inputs: run(*outer(inputs))), reads

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from coda_cpp._core import Error
 from coda_cpp.torch_backend import (
-    attention, autocast, canonical, flex_checks, higher_order, loss_forms, row_order, strides,
-    trace, writes)
+    attention, autocast, canonical, higher_order, loss_forms, row_order, strides, trace,
+    value_checks, writes)
 from coda_cpp.torch_backend import layout as layouts
 from coda_cpp.torch_backend.attention_choice import Choice
 from coda_cpp.torch_backend.importer import Importer
@@ -35,7 +35,7 @@ class Normal:
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
                  facts: Sequence[dict[str, Any]] | None = None,
                  kinds: dict[Any, fx.Graph] | None = None, around: Sequence[fx.Node] = (),
-                 checks: flex_checks.Checks | None = None, choice: Choice | None = None) -> None:
+                 checks: value_checks.Checks | None = None, choice: Choice | None = None) -> None:
         """`facts`: metadata of the inputs, if the module is a part of another module. `kinds`: see
         trace.trace(). `around`, `checks` and `choice`: see attention.Masks."""
         facts = facts or [{NEEDS: _requires_grad(given),
@@ -72,7 +72,7 @@ class Normal:
         canonical.merge_conversions(graph)
         row_order.rewrite(graph)
         loss_forms.rewrite(graph)
-        self.masks = attention.Masks(graph, self.calls, around, checks or flex_checks.Checks(),
+        self.masks = attention.Masks(graph, self.calls, around, checks or value_checks.Checks(),
                                      choice or Choice())
         self.told = self.masks.tell()
         _mark_needs(graph, written.memory())

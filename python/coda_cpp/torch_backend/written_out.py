@@ -21,6 +21,7 @@ import torch
 from torch import fx
 
 from coda_cpp.torch_backend import mask_proof
+from coda_cpp.torch_backend.graph_edits import insert
 from coda_cpp.torch_backend.layout import is_one, same, value_of
 
 _aten = torch.ops.aten
@@ -105,13 +106,7 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
     if product.kwargs or value_of(query).dim() != 4 or value_of(query).dtype != value_of(
             node).dtype or not value_of(query).is_floating_point():
         raise _Other
-    transposed = _source(key_t, written)
-    if (transposed.target is not _aten.transpose.int or {
-            dim % 4 for dim in transposed.args[1:]} != {2, 3}) and (
-            transposed.target is not _aten.permute.default or [
-                dim % 4 for dim in transposed.args[1]] != [0, 1, 3, 2]):
-        raise _Other
-    key, value = _source(transposed.args[0], written), _source(node.args[1], written)
+    key, value = _turned(product, _source(key_t, written), written), _source(node.args[1], written)
     of_query, of_key, of_value = (value_of(x).shape for x in (query, key, value))
     if len(of_key) != 4 or len(of_value) != 4 or not all(map(
             same, (*of_query[:2], of_query[3], *of_key[:3]), (*of_key[:2], of_key[3],
@@ -120,6 +115,17 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
     if sinks is not None and not same(value_of(sinks).shape[1], of_query[1]):
         raise _Other
     return Formula(query, key, value, mask, scale, softcap, sinks, fill, hides)
+
+
+def _turned(product: fx.Node, key_t: fx.Node, written: Container[fx.Node]) -> fx.Node:
+    """The key whose transpose, [batch, heads, size, tokens], the product reads."""
+    if value_of(key_t).dim() != 4 or key_t in written:
+        raise _Other
+    if key_t.target is _aten.transpose.int and {dim % 4 for dim in key_t.args[1:]} == {2, 3} or (
+            key_t.target is _aten.permute.default
+            and [dim % 4 for dim in key_t.args[1]] == [0, 1, 3, 2]):
+        return _source(key_t.args[0], written)
+    return insert(product, _aten.transpose.int, key_t, 2, 3)
 
 
 def _joined(node: Any, written: Container[fx.Node]) -> tuple[fx.Node, fx.Node]:
