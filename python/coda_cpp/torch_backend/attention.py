@@ -137,7 +137,8 @@ class Masks:
     def _has_causal_values(self, mask: fx.Node) -> bool:
         """Whether the mask is causal by the values of tensors that a module has, such as a buffer
         of ones and zeros. A check looks at them again if they change."""
-        if mask.meta.get(NEEDS):
+        value = mask.meta["val"]
+        if mask.meta.get(NEEDS) or value.dim() < 2 or not same(*value.shape[-2:]):
             return False
         try:
             self._checks.require(mask, lambda: value_checks.Check(
