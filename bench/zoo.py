@@ -418,7 +418,9 @@ transformers, or a module of bench/zoo_modules.py.
   three of five seeds.
 - *left to PyTorch*: the number of linear layers that are not fused, and the reason. Grouped GEMMs
   of experts (`_grouped_mm`) stay PyTorch's and do not count as linear layers. Phimoe chooses its
-  experts at random, so that its error is large in every type.
+  experts at random, so that its error is large in every type. *Graph input* and *graph output*
+  are values that enter or leave a graph of Dynamo. A layer between two of them is alone in its
+  graph, so there is nothing to fuse it with.
 
 {total}
 

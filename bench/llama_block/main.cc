@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures a LLaMA block without attention on the CPU: forward, and forward + backward, in fp32 and
-// bf16. These take turns in one run: the fused plan; its two baselines on the same backend (op by
-// op: each framework operation is a separate program; unfused: GEMMs without epilogues, and one
-// fused pass for everything between two GEMMs); the GEMMs of the fused plan alone; and PyTorch,
-// eager and compiled. Prints medians and ratios; writes JSON.
+// bf16. One process measures all variants in turns:
+// - the fused plan, and the GEMMs of the fused plan alone;
+// - "op by op": each operation of a framework is a program of its own, on the same backend;
+// - "unfused": GEMMs without epilogues, and one fused pass over memory between two GEMMs;
+// - PyTorch, eager and compiled.
+// Prints medians and ratios; writes JSON.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>

@@ -21,7 +21,7 @@ struct PythonBackend {
   std::mutex mutex;
   std::optional<uintptr_t> stream = std::nullopt;  // the handle of the one in use
 
-  // To make a Stream, the driver is asked for its context, so it is made for another handle only.
+  // Making a Stream calls the driver several times, so one is made only if the handle changes.
   void use_stream(uintptr_t handle) {
     if (backend->is_on_host() || stream == handle) return;
     backend->use_stream(Stream::of(reinterpret_cast<void*>(handle)));  // NOLINT: Python's

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts config.json of Hugging Face checkpoints, as transformers 4 (rope_theta, rope_scaling)
-// and 5 (rope_parameters) write it, to and from the plain configs of coda/model_config.h. A setting
-// that changes the mathematics is either supported or refused with one line. The exception is
-// dropout, which is ignored and reported.
+// Converts the config.json of a Hugging Face checkpoint to the configs of coda/model_config.h and
+// back. It reads the forms that transformers 4 writes (rope_theta, rope_scaling) and that
+// transformers 5 writes (rope_parameters). A setting that changes the mathematics is supported, or
+// refused with one line. Only dropout is ignored and reported.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// products_alone: the plan with only the GEMMs of a plan, without their epilogues.
+// products_alone() makes a plan of another plan's GEMMs without their epilogues, to measure what
+// the epilogues cost.
 #include <map>
 
 #include "coda/measure.h"

@@ -2,8 +2,8 @@
 // The pass that makes epilogues possible. It moves per-row factors, and rank-one terms that need a
 // statistic, from before a matrix product to after it, past every row-wise linear operation on the
 // way. Per-column factors along K move as the choices say.
-// Precondition: matmuls with one segment; others stay unchanged. Postcondition: equal values;
-// frozen nodes stay unchanged.
+// It changes only matmuls with one segment, and no frozen nodes. Results have the same values but
+// for rounding.
 #pragma once
 
 #include <vector>

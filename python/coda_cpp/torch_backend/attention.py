@@ -115,8 +115,8 @@ class Masks:
         self._written = mask_proof.written(graph)
         self._prover = mask_proof.Prover(self._written)
         self._bounds: dict[tuple[fx.Node, str], tuple[fx.Node, ...]] = {}
-        self._shown: dict[fx.Node, fx.Node] = {}  # the opposites of masks
-        # Masks with a row for each query, by masks with one row for all and the number of queries.
+        self._shown: dict[fx.Node, fx.Node] = {}  # negated masks, by masks that are True if hidden
+        # A mask with one row for all queries, and the number of queries: the mask expanded to them.
         self._expanded: dict[tuple[fx.Node, str], fx.Node] = {}
         self._copies: dict[fx.Node, fx.Node] = {}
         # Masks that are inputs and whose bounds became inputs, and the kind of these.

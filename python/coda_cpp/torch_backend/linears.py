@@ -144,7 +144,7 @@ def mark(module: fx.GraphModule, refused: dict[fx.Node, str]) -> list[LinearLaye
     for node in filter(_is_linear, module.graph.nodes):
         why = refused.get(node) or (
             _alone(node, refused) if node.target in RULES
-            else f"{name_of(node)} is not a supported GEMM")
+            else f"{name_of(node)} always runs in PyTorch")
         node.meta[_KEY] = LinearLayer(*origin(node), _flops(node), why)
         found.append(node.meta[_KEY])
     return found

@@ -3,9 +3,10 @@
 
 What a mask hides may depend on the values of inputs of Dynamo's graph, which may be others at the
 next call: the lists of FlexAttention's block masks (flex_checks.py), and masks that a module keeps
-(attention.py). So before each run of a compiled graph in which such a mask was told, a Check must
-hold: it computes values from the inputs as the graph does, and looks at them. Inputs for which a
-check held are not checked again, as long as they are the same tensors in the same version.
+(attention.py). So before each run of a graph that was compiled for one form of such a mask, a Check
+must hold: it computes the mask from the inputs, as the graph does, and compares it with the form.
+Inputs for which a check held are not checked again, as long as they are the same tensors in the
+same version.
 
 If a check fails during compilation, nothing is replaced. If it fails later, the inner compiler
 compiles Dynamo's graph as it is, for these sizes, and that graph runs instead.
