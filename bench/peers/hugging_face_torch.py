@@ -52,9 +52,16 @@ QWEN3 = widths(8, 1024, 3072, 16, 8, head_dim=128, vocab_size=151936, tie_word_e
 LLAMA = widths(6, 2048, 8192, 32, 8, vocab_size=128256, tie_word_embeddings=True)
 BERT = {"num_hidden_layers": 6}
 # name: (class, configuration, kind of inputs, sequences, tokens of a sequence, options...). Images
-# have a number of patches instead of tokens. Options: "varying" (lengths), "checkpoint", "lora".
+# have a number of patches instead of tokens. Options: "varying" (lengths), "front" (padding in front
+# of the text instead of behind it), "checkpoint", "lora".
 CASES = {
     "qwen3 padded": ("Qwen3ForCausalLM", QWEN3, "padded", 4, 2048),
+    "qwen3 eager padded": ("Qwen3ForCausalLM",
+                           QWEN3 | {"num_hidden_layers": 4, "attn_implementation": "eager"},
+                           "padded", 4, 2048),
+    "qwen3 eager front": ("Qwen3ForCausalLM",
+                          QWEN3 | {"num_hidden_layers": 4, "attn_implementation": "eager"},
+                          "padded", 4, 2048, "front"),
     "qwen3 varying": ("Qwen3ForCausalLM", QWEN3 | {"num_hidden_layers": 4}, "padded", 4, 2048,
                       "varying"),
     "qwen3 checkpointed": ("Qwen3ForCausalLM", QWEN3, "text", 8, 2048, "checkpoint"),
@@ -154,8 +161,9 @@ def inputs_of(case, model, step, is_tiny):
     if kind == "padded":
         lengths = torch.randint(tokens // 3, tokens + 1, (rows, 1), generator=random)
         lengths[0] = tokens
-        mask = torch.arange(tokens) < lengths
-        given["labels"][~mask | (torch.arange(tokens) < lengths // 4)] = -100
+        place = torch.arange(tokens) - (tokens - lengths if "front" in uses else 0)
+        mask = (place >= 0) & (place < lengths)
+        given["labels"][~mask | (place < lengths // 4)] = -100
         given["attention_mask"] = mask.long()
     given = {key: value.to(DEVICE) for key, value in given.items()}
     return given | ({"return_loss": True} if kind == "pairs" else {}), ids.numel()

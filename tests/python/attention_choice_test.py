@@ -26,7 +26,9 @@ KINDS = (
     {"causal": False, "softcap": 0.5, "instead_of": "formula"},
     {"causal": True, "softcap": 0.5, "window": 6, "has_documents": True, "instead_of": "formula"},
     {"causal": True, "window": 6, "has_sinks": True, "instead_of": "formula"},
-    {"causal": True, "has_documents": True, "has_sinks": True, "instead_of": "formula"})
+    {"causal": True, "has_documents": True, "has_sinks": True, "instead_of": "formula"},
+    *({"causal": True, "padding": (7, 0), "instead_of": "formula", **facts}
+      for facts in ({}, {"softcap": 0.5}, {"has_sinks": True})))
 
 
 def call(heads=4, kv_heads=2, tokens=24, needs=True, **facts):
@@ -155,7 +157,11 @@ class OnANewGpu(unittest.TestCase):
             self.assertFalse(choice.is_own(call(causal=True, padding=(-1, 0)), least=1e9))
             self.assertEqual(self.timed.call_count, 0)
             self.assertTrue(choice.is_own(call(causal=True, padding=(-1, 0))))
+            self.assertTrue(choice.is_own(call(causal=True, softcap=1.0, instead_of="formula")))
             self.assertEqual(self.timed.call_count, 1)
+            self.assertTrue(choice.is_own(call(
+                causal=True, softcap=1.0, padding=(-1, 0), instead_of="formula")))
+            self.assertEqual(self.timed.call_count, 2)
         for gpu, target, is_hopper in (((132, "NVIDIA H200", (9, 0)), "", True),
                                        ((132, "NVIDIA H200", (9, 0)), "sm80", False),
                                        ((108, "NVIDIA A100", (8, 0)), "", False)):
@@ -195,7 +201,8 @@ class OnANewGpu(unittest.TestCase):
                 (llama(num_hidden_layers=1), batch, 1, "own"),
                 (mistral(num_hidden_layers=1, sliding_window=7), batch, 1, "packed"),
                 (mistral(num_hidden_layers=1, sliding_window=7), padded(24), 1, "padded"),
-                (Gemma2ForCausalLM(gemma), batch, 2, "written_out")):
+                (Gemma2ForCausalLM(gemma), batch, 2, "written_out"),
+                (Gemma2ForCausalLM(gemma), padded(24), 2, "written_out")):
             layers = model.config.num_hidden_layers
             with self.subTest(type(model).__name__, calls=name):
                 report, = self._trained(model, [given], 1e-3, 2e-3)

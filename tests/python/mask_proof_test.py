@@ -104,7 +104,7 @@ def _causal(tensor):
     if tensor.dtype == torch.bool:
         return torch.equal(tensor, torch.ones_like(tensor).tril())
     return torch.equal(tensor == 0, torch.ones(tensor.shape).tril().bool()) and torch.equal(
-        tensor == -torch.inf, ~torch.ones(tensor.shape).tril().bool())
+        tensor <= -1e9, ~torch.ones(tensor.shape).tril().bool())
 
 
 class Chance:
@@ -234,7 +234,7 @@ class Chance:
             return self._call(kind, self.draw.choice(self.masks), x, self.draw.choice(self.floats))
         if kind == "masked_fill" and self.masks:
             return self._call(kind, x, self.draw.choice(self.masks),
-                              self.draw.choice((0.0, -torch.inf, -1e8)))
+                              self.draw.choice((0.0, -torch.inf, -2.0**100, -1e8)))
         if kind == "tril":
             return self._call(self.draw.choice(("tril", "triu")), x,
                               self.draw.choice((0, 0, 1, -1)))
@@ -329,7 +329,8 @@ class Masks(unittest.TestCase):
         """That a tensor is what is said of it."""
         said = _values(found, tuple(value.shape), of_node)
         if value.dtype.is_floating_point:
-            said = torch.zeros(value.shape).masked_fill(~said, -torch.inf)
+            self.assertTrue(bool(((value == 0) | (value <= -1e9)).all()), node)
+            value = value == 0
         self.assertTrue(torch.equal(said, value.to(said.dtype)), node)
 
     def test_what_is_said_of_any_tensor_is_so(self):
@@ -341,6 +342,10 @@ class Masks(unittest.TestCase):
             for node in recorded.graph.nodes:
                 value, name = node.meta["val"], node.target._schema.name
                 is_causal = mask_proof.is_causal(prover, node)
+                number = mask_proof.hidden_number(prover, node)
+                if number is not None:
+                    counts[f"{number} hides"] += 1
+                    self.assertTrue(bool(((value == 0) | (value == number)).all()))
                 if mask_proof.is_full(prover, node):
                     counts["full"] += 1
                     shown = value if value.dtype == torch.bool else value == 0
@@ -369,6 +374,8 @@ class Masks(unittest.TestCase):
         self.assertGreater(counts["causal"], 60)
         self.assertGreater(counts["full"], 60)
         self.assertGreater(counts["packed"], 10)
+        for number in (-torch.inf, -2.0**100):
+            self.assertGreater(counts[f"{number} hides"], 20)
         self.assertGreater(counts["negative index"], 20)
 
     def test_masks_of_padding(self):

@@ -105,8 +105,8 @@ class Operators(unittest.TestCase):
                         ~mask_of(seen, before, behind), hidden)
                     order, spans = padding.SPANS(seen, before, behind)
                     made = padded_formula.FORMULA(
-                        *given[:3], mask, order, spans, *padded_formula.BLIND(spans), behind == 0,
-                        softcap, 0.25, 0.0, *given[3:])[0]
+                        *given[:3], order, spans, behind == 0, softcap, 0.25, hidden, True,
+                        *given[3:])
                     exact = with_added_mask(*(x.double() for x in given[:3]), mask.double(),
                                             softcap, 0.25, *(x.double() for x in given[3:]))
                     upstream = torch.randn(made.shape)
@@ -119,15 +119,11 @@ class Operators(unittest.TestCase):
     def test_groups_of_queries_that_see_no_key(self):
         torch.manual_seed(0)
         given = [torch.randn(2, 9, heads, 8, requires_grad=True) for heads in (4, 2, 2)]
-        seen = torch.arange(9).expand(2, 9) >= 5
-        mask = torch.zeros(2, 1, 9, 9).masked_fill(
-            ~mask_of(seen, -1, 0), torch.finfo(torch.float32).min)
-        order, spans = padding.SPANS(seen, -1, 0)
+        order, spans = padding.SPANS(torch.arange(9).expand(2, 9) >= 5, -1, 0)
         whole, parts = [], []
-        for most, made in ((1 << 24, whole), (80, parts)):
+        for most, made in ((1 << 24, whole), (20, parts)):
             with mock.patch.object(padded_formula, "_MOST_SCORES", most):
-                y = padded_formula.FORMULA(*given, mask, order, spans,
-                                           *padded_formula.BLIND(spans), True, 0.0, 0.3, 0.0)[0]
+                y = padded_formula.FORMULA(*given, order, spans, True, 2.0, 0.3, -1e38, True)
                 made += [y, *torch.autograd.grad(y.square().sum(), given)]
         torch.testing.assert_close(whole, parts)
 
@@ -155,12 +151,9 @@ class Operators(unittest.TestCase):
         torch.library.opcheck(
             padding.ATTENTION, (*given, *padding.SPANS(seen, 3, 0), True, 0.0, 0.3))
         order, spans = padding.SPANS(seen, 3, 0)
-        torch.library.opcheck(padded_formula.BLIND, (spans,))
-        mask = torch.zeros(2, 1, 9, 9).masked_fill(~mask_of(seen, 3, 0), -1e38)
         for sinks in ([], [torch.randn(4, requires_grad=True)]):
             torch.library.opcheck(padded_formula.FORMULA, (
-                *given, mask, order, spans, *padded_formula.BLIND(spans), True, 0.0, 0.3, 0.0,
-                *sinks))
+                *given, order, spans, True, 0.0, 0.3, -1e38, True, *sinks))
 
 
 class Models(unittest.TestCase):
@@ -320,7 +313,13 @@ class WrittenOut(unittest.TestCase):
         for name, count, masked in (
                 ("least", 1, added(lambda seen: torch.where(causal(seen), 0.0, least))),
                 ("infinite", 1, added(lambda seen: torch.where(causal(seen), 0.0, -torch.inf))),
-                ("a large number", 1, added(lambda seen: torch.where(causal(seen), 0.0, -1e9))),
+                ("a large number", 1, added(lambda seen: torch.where(causal(seen), 0.0, -1e31))),
+                ("with which the sum depends on scores", 0, added(
+                    lambda seen: torch.where(causal(seen), 0.0, -1e9))),
+                ("two numbers", 0, added(lambda seen: torch.where(
+                    causal(seen), 0.0, -1e31).masked_fill(~seen[:, None, None], least))),
+                ("made by moves", 1, added(lambda seen: torch.zeros(2, 11, 11).masked_fill(
+                    ~causal(seen)[:, 0], least)[:, None].contiguous())),
                 ("one row for all queries", 1, added(lambda seen: torch.where(
                     seen[:, None, None], 0.0, least))),
                 ("filled", 1, lambda scores, seen: scores.masked_fill(~causal(seen), least)),

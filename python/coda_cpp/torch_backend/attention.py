@@ -43,7 +43,7 @@ from coda_cpp.torch_backend.layout import NEEDS, NotUnderstood, is_one, same
 _aten = torch.ops.aten
 # In an input's meta:
 FULL, CAUSAL, PACKED, PADDED = "coda_full", "coda_causal", "coda_packed", "coda_padded"
-DOCUMENTS, PADDING, FORMULA = "documents", "padding", "padding of a formula"  # kinds of bounds
+DOCUMENTS, PADDING = "documents", "padding"  # kinds of bounds
 _ATTENTION = _aten.scaled_dot_product_attention.default
 # Operations of a forward, without regard to is_causal, from which on calls become calls of
 # coda_cpp::attention: an H200 then takes 0.1 ms or more, and the host starts an operator of
@@ -160,15 +160,15 @@ class Masks:
 
     def bounds(self, mask: fx.Node, kind: str = DOCUMENTS) -> tuple[fx.Node, ...]:
         """The results of documents.BOUNDS for a mask of packed documents, or those of padding.SPANS
-        for a mask of padding, for FORMULA with that of padded_formula.BLIND. If the mask is an
-        input of the graph, they become inputs too, behind all others."""
+        for a mask of padding. If the mask is an input of the graph, they become inputs too, behind
+        all others."""
         key = mask, kind
         if key not in self._bounds:
             if mask.op == "placeholder":
                 self._bounds[key] = self._new_inputs(mask, kind)
             else:
                 self._bounds[key] = (_bounds_of(mask) if kind == DOCUMENTS else
-                                     _spans_of(mask, self.padded(mask), kind == FORMULA))
+                                     _spans_of(mask, self.padded(mask)))
         return self._bounds[key]
 
     def _dense(self, mask: fx.Node, reader: fx.Node) -> fx.Node:
@@ -198,10 +198,7 @@ class Masks:
         else:
             values = padding.SPANS(mask.meta["val"].new_empty(rows, dtype=torch.bool),
                                    *_distances(self.padded(mask)))
-            if kind == FORMULA:
-                values = *values, *padded_formula.BLIND(values[1])
-        names = ("bounds", "spans", "sizes") if kind == DOCUMENTS else (
-            "order", "spans", "blind", "places")
+        names = ("bounds", "spans", "sizes") if kind == DOCUMENTS else ("order", "spans")
         made = []
         for name, value in zip(names, values):
             with self._graph.inserting_after(last):
@@ -411,18 +408,23 @@ class Masks:
         """Replaces a formula whose mask is one of padding, if the operator is faster. Returns
         whether it was replaced."""
         query, key, mask = (of.meta["val"] for of in (found.query, found.key, found.mask))
-        padded = self.padded(found.mask)
-        if padded is None or found.mask in self._written or mask.dtype == torch.float64 or (
+        padded, is_added = self.padded(found.mask), found.fill is None
+        if padded is None or found.mask in self._written or mask.dtype == torch.float64:
+            return False
+        hidden = padded.hidden if is_added else found.fill
+        if not padded_formula.is_exact(hidden, is_added, found.sinks is not None) or (
                 not same(query.shape[0], mask.shape[0]) or not same(query.shape[2], key.shape[2])
-                ) or not self._choice.is_own_formula(_call(
+                ) or not self._choice.is_own(_call(
                     arguments, causal=padded.behind == 0, softcap=found.softcap,
-                    padding=_distances(padded)), _MUCH_MASKED_WORK):
+                    padding=_distances(padded), has_sinks=found.sinks is not None,
+                    instead_of="formula"), _MUCH_MASKED_WORK):
             return False
         sinks = [] if found.sinks is None else [_sinks(node, found)]
-        _put_back(node, insert(
-            node, padded_formula.FORMULA, *_turned(node, arguments), found.mask,
-            *self.bounds(found.mask, FORMULA), padded.behind == 0, found.softcap, found.scale,
-            found.fill or 0.0, *sinks))
+        made = insert(
+            node, padded_formula.FORMULA, *_turned(node, arguments),
+            *self.bounds(found.mask, PADDING), padded.behind == 0, found.softcap, found.scale,
+            hidden, is_added, *sinks)
+        replace(node, insert(node, _aten.transpose.int, made, 1, 2))
         return True
 
     def _call_of_flex(self, node: fx.Node) -> bool:
@@ -580,7 +582,7 @@ def _distances(padded: mask_proof.Padded) -> tuple[int, int]:
     return before, behind
 
 
-def _spans_of(mask: fx.Node, padded: mask_proof.Padded, with_blind: bool) -> tuple[fx.Node, ...]:
+def _spans_of(mask: fx.Node, padded: mask_proof.Padded) -> tuple[fx.Node, ...]:
     def put(target: Any, *arguments: Any) -> fx.Node:
         return insert(before, target, *arguments, like=mask)
 
@@ -589,11 +591,7 @@ def _spans_of(mask: fx.Node, padded: mask_proof.Padded, with_blind: bool) -> tup
     seen = put(_aten.diagonal.default, rows, 0, 1, 2)
     made = put(padding.SPANS, seen if _is_boolean(mask) else put(_aten.eq.Scalar, seen, 0),
                *_distances(padded))
-    order, spans = (put(operator.getitem, made, i) for i in range(2))
-    if not with_blind:
-        return order, spans
-    blind = put(padded_formula.BLIND, spans)
-    return order, spans, *(put(operator.getitem, blind, i) for i in range(2))
+    return tuple(put(operator.getitem, made, i) for i in range(2))
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from torch.backends import cuda
 
 from coda_cpp import _attention as kernels
 from coda_cpp.session import is_new_gpu
-from coda_cpp.torch_backend import documents, measure, padding
+from coda_cpp.torch_backend import documents, measure, padded_formula, padding
 from coda_cpp.torch_backend.layout import hint
 
 _aten = torch.ops.aten
@@ -85,24 +85,17 @@ class Choice:
 
     def is_own(self, call: Call, least: float = 0.0) -> bool:
         """Whether coda_cpp::attention runs the call. `least`: where the answer is known, calls of
-        PyTorch's attention with fewer operations stay."""
+        PyTorch's attention and formulas with padding stay if they have fewer operations."""
         if not has_kernels(call.query, call.value):
             return False
         if is_new_gpu(call.query.device):
             return not self._is_measured or call.instead_of != "flex" and (
                 call.work >= _LITTLE_WORK and self._is_faster(call, measure.SECONDS_OF_NEW_GPUS))
-        if call.instead_of:
+        may_time = call.padding is not None and _is_hopper(call.query.device)
+        if call.instead_of and not may_time:
             return True
-        return call.work >= least and (kernels.is_fastest(call.query, call.value) or (
-            call.padding is not None and _is_hopper(call.query.device)
-            and (not self._is_measured or self._is_faster(call, measure.SECONDS))))
-
-    def is_own_formula(self, call: Call, least: float) -> bool:
-        """Whether coda_cpp::padded_formula runs a call that is written out. `least`: of operations,
-        on a GPU, where heads without Hopper's fast kernels take longer than Inductor's code."""
-        return has_kernels(call.query, call.value) and (
-            call.query.device.type == "cpu"
-            or call.work >= least and kernels.is_fastest(call.query, call.value))
+        return call.work >= least and (kernels.is_fastest(call.query, call.value) or may_time and (
+            not self._is_measured or self._is_faster(call, measure.SECONDS)))
 
     def _is_faster(self, call: Call, seconds: float) -> bool:
         """`seconds`: of all measurements of the process."""
@@ -211,7 +204,11 @@ def _own(call: Call, mask: _Mask, q: torch.Tensor, k: torch.Tensor, v: torch.Ten
     if call.has_documents and not sinks:
         return _within_documents(call, mask, True, q, k, v)
     turned = [x.transpose(1, 2) for x in (q, k, v)]
-    if call.padding:
+    if call.padding and call.instead_of:
+        made = [padded_formula.FORMULA(
+            *turned, *mask.spans, call.causal, call.softcap, call.scale, torch.finfo(q.dtype).min,
+            True, *sinks)]
+    elif call.padding:
         made = padding.ATTENTION(*turned, *mask.spans, call.causal, call.softcap, call.scale)
     else:
         spans = mask.bounds[1] if call.has_documents else None

@@ -261,18 +261,23 @@ class Prover:
             return whole(node)
 
     def _derived(self, node: fx.Node, value: torch.Tensor) -> Affine | Element | Where:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-            raise Unproven
-        schema = node.target._schema
-        rule = _RULES.get(schema.name.removeprefix("aten::"))
+        name, given = _called(node)
+        rule = _RULES.get(name)
         if rule is None:
             raise Unproven
-        given = {argument.name: argument.default_value for argument in schema.arguments}
-        given |= dict(zip(given, node.args)) | node.kwargs
         found = rule(self, value, given).over(value.shape)
         if isinstance(found, Affine) and not found.fits(value.dtype, value.shape):
             raise Unproven
         return found
+
+
+def _called(node: fx.Node) -> tuple[str, dict[str, Any]]:
+    """The name of the operation, and its arguments."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        raise Unproven
+    schema = node.target._schema
+    given = {argument.name: argument.default_value for argument in schema.arguments}
+    return schema.name.removeprefix("aten::"), given | dict(zip(given, node.args)) | node.kwargs
 
 
 def whole(node: fx.Node) -> Element:
@@ -332,13 +337,17 @@ def _filled(of: Any = None) -> Callable[[Prover, torch.Tensor, dict], Affine | W
 
 def _constant(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Where:
     """A number that torch.tensor() made a tensor."""
-    node = given["self"]
+    return _typed(_number(prover, given["self"]), value.dtype)
+
+
+def _number(prover: Prover, node: Any) -> bool | int | float:
+    """The number in a tensor of the module."""
     if not isinstance(node, fx.Node) or node.op != "get_attr" or prover.is_written(node):
         raise Unproven
     number = operator.attrgetter(node.target)(node.graph.owning_module)
     if type(number) is not torch.Tensor or number.numel() != 1:
         raise Unproven
-    return _typed(number.item(), value.dtype)
+    return number.item()
 
 
 def _same_values(prover: Prover, value: torch.Tensor, given: dict) -> Affine | Element | Where:
@@ -531,14 +540,21 @@ def _either(prover: Prover, value: torch.Tensor, given: dict) -> Where:
         prover.where(given["other"]).over(value.shape))
 
 
+def _negated_by(prover: Prover, node: fx.Node) -> fx.Node | None:
+    """The boolean tensor that the node negates. Its set may be known when that of its negation is
+    not."""
+    if node.target in (_aten.bitwise_not.default, _aten.logical_not.default) and (
+            not prover.is_written(node) and _tensor(node.args[0]).dtype == torch.bool):
+        return node.args[0]
+    return None
+
+
 def _not(prover: Prover, value: torch.Tensor, given: dict) -> Where:
     negated = given["self"]
     if _tensor(negated).dtype != torch.bool:
         raise Unproven
-    if negated.target in (_aten.bitwise_not.default, _aten.logical_not.default) and (
-            not prover.is_written(negated) and _tensor(negated.args[0]).dtype == torch.bool):
-        return prover.where(negated.args[0])  # which may have no set of what is not in it
-    return ~prover.where(negated)
+    original = _negated_by(prover, negated)
+    return ~prover.where(negated) if original is None else prover.where(original)
 
 
 def _chosen(condition: Where, a: Where, b: Where) -> Where:
@@ -552,6 +568,16 @@ def _chosen(condition: Where, a: Where, b: Where) -> Where:
     if b == EVERYWHERE:
         return (~condition).either(a)
     raise Unproven
+
+
+def _chosen_by(prover: Prover, value: torch.Tensor, node: fx.Node, a: Where, b: Where) -> Where:
+    """a where the boolean tensor is True, b elsewhere."""
+    if _tensor(node).dtype != torch.bool:
+        raise Unproven
+    original = _negated_by(prover, node)
+    if original is not None:
+        node, a, b = original, b, a
+    return _chosen(prover.where(node).over(value.shape), a, b)
 
 
 def _element(prover: Prover, operand: Any, value: torch.Tensor) -> Where:
@@ -568,17 +594,15 @@ def _element(prover: Prover, operand: Any, value: torch.Tensor) -> Where:
 
 
 def _where(prover: Prover, value: torch.Tensor, given: dict) -> Where:
-    if len(given) != 3 or _tensor(given["condition"]).dtype != torch.bool:
+    if len(given) != 3:
         raise Unproven
-    return _chosen(prover.where(given["condition"]).over(value.shape),
-                   *(_element(prover, given[name], value) for name in ("self", "other")))
+    return _chosen_by(prover, value, given["condition"],
+                      *(_element(prover, given[name], value) for name in ("self", "other")))
 
 
 def _masked_fill(prover: Prover, value: torch.Tensor, given: dict) -> Where:
-    if _tensor(given["mask"]).dtype != torch.bool:
-        raise Unproven
-    return _chosen(prover.where(given["mask"]).over(value.shape),
-                   *(_element(prover, given[name], value) for name in ("value", "self")))
+    return _chosen_by(prover, value, given["mask"],
+                      *(_element(prover, given[name], value) for name in ("value", "self")))
 
 
 def _triangle(is_lower: bool) -> Callable[[Prover, torch.Tensor, dict], Where]:
@@ -869,10 +893,12 @@ class Padded:
     """A mask, boolean or added, the same for all heads, that hides keys of each sequence from all
     queries, or keys that are too far away: node[b, 0, i, j] requires that key j of sequence b is
     seen, i - j <= before, and j - i <= behind (None: any distance). So the elements [b, 0, i, i]
-    say which keys are seen."""
+    say which keys are seen. hidden: the number in all other elements of an added mask; None: there
+    are several, or nothing is known about them."""
 
     before: int | None
     behind: int | None
+    hidden: float | None = None
 
 
 def padded(prover: Prover, node: fx.Node) -> Padded | None:
@@ -897,4 +923,42 @@ def padded(prover: Prover, node: fx.Node) -> Padded | None:
                   isinstance(one, Affine) for one in rest) else [[], []]
     if sum(map(len, bounds)) < len(rest) or min(itertools.chain(*bounds), default=0) < 0:
         return None
-    return Padded(*(min(of, default=None) for of in bounds))
+    return Padded(*(min(of, default=None) for of in bounds), hidden_number(prover, node))
+
+
+def hidden_number(prover: Prover, node: fx.Node) -> float | None:
+    """The only number besides 0 that elements of an added mask may have, if that is known."""
+    if not node.meta["val"].dtype.is_floating_point:
+        return None
+    try:
+        (found,) = _numbers(prover, node) - {0.0}
+    except (Unproven, ValueError):
+        return None
+    return found
+
+
+def _numbers(prover: Prover, node: Any) -> set[float]:
+    """Numbers of which all elements of a tensor are."""
+    if isinstance(node, (int, float)):
+        return {float(node)}
+    if not isinstance(node, fx.Node) or prover.is_written(node):
+        raise Unproven
+    name, given = _called(node)
+    if name == "lift_fresh_copy":
+        found = {_number(prover, given["self"])}
+    else:
+        names = _CHOSEN.get(name, ("self",) if _RULES.get(name) in _MOVES else None)
+        if names is None:
+            raise Unproven
+        found = set().union(*(_numbers(prover, given.get(of, of)) for of in names))
+    return set(torch.tensor(sorted(found), dtype=_tensor(node).dtype).tolist())
+
+
+# The elements of the results are numbers, or elements of arguments.
+_CHOSEN: dict[str, tuple] = {
+    "where": ("self", "other"), "masked_fill": ("self", "value"), "tril": ("self", 0),
+    "triu": ("self", 0),
+    **dict.fromkeys(("ones", "new_ones", "ones_like"), (1,)),
+    **dict.fromkeys(("zeros", "new_zeros", "zeros_like"), (0,)),
+    **dict.fromkeys(("full", "new_full", "full_like"), ("fill_value",))}
+_MOVES = {_same_values, _unsqueeze, _expand, _transpose, _permute, _viewed, _slice, _select}

@@ -176,6 +176,8 @@ def _filled(node: fx.Node) -> tuple[fx.Node, Any, float, bool]:
         if _number(scores) is not None:
             scores, number, hides = number, scores, True
     fill = _number(number)
+    if fill is not None:  # a number of fp32 may be infinite in the scores' type
+        fill = torch.tensor(fill, dtype=value_of(node).dtype).item()
     if fill is None or not mask_proof.is_least(fill) or node.kwargs or not (
             isinstance(condition, fx.Node) and value_of(condition).dtype == torch.bool):
         raise _Other
