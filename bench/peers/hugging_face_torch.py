@@ -52,8 +52,8 @@ QWEN3 = widths(8, 1024, 3072, 16, 8, head_dim=128, vocab_size=151936, tie_word_e
 LLAMA = widths(6, 2048, 8192, 32, 8, vocab_size=128256, tie_word_embeddings=True)
 BERT = {"num_hidden_layers": 6}
 # name: (class, configuration, kind of inputs, sequences, tokens of a sequence, options...). Images
-# have a number of patches instead of tokens. Options: "varying" (lengths), "front" (padding in front
-# of the text instead of behind it), "checkpoint", "lora".
+# have a number of patches instead of tokens. Options: "varying" (lengths), "front" (padding in
+# front of the text instead of behind it), "checkpoint", "lora".
 CASES = {
     "qwen3 padded": ("Qwen3ForCausalLM", QWEN3, "padded", 4, 2048),
     "qwen3 eager padded": ("Qwen3ForCausalLM",

@@ -32,7 +32,7 @@ from coda_cpp.torch_backend.replace import Region
 
 LEAST = 4  # equal parts: a call of a part costs the host some microseconds more
 SHORT = 1e-3  # seconds
-_MOST_OF_A_LAYER = 4  # parts of a layer
+_MOST_OF_A_LAYER = 16  # parts of a layer
 _SAVED_POLICY = "_checkpoint_context_fn"  # in a block's meta, as Dynamo writes it
 
 
