@@ -189,6 +189,20 @@ class Traces(unittest.TestCase):
         self.assertEqual(text(made.graph), text(again.graph))
         self.assertEqual(text(made.graph), text(traced(module, whole)[0].graph))
 
+    def test_numbers_that_calls_make_tensors(self):
+        """Equal calls read the same tensor, others another one; nothing is written into it."""
+        def function(x):
+            for _ in range(6):
+                x = torch.where(x > 0, x, torch.tensor(0.5)) * torch.tensor(2.0).sqrt_()
+            return x
+
+        module, inputs = dynamos_graph(function, torch.randn(3))
+        made, count = traced(module)
+        self.assertGreater(count, 1)
+        self.assertEqual(text(made.graph), text(traced(module, whole)[0].graph))
+        for _ in range(2):
+            torch.testing.assert_close(made(*inputs)[0], function(*inputs), rtol=0, atol=0)
+
     def test_what_is_not_plain_is_traced_whole(self):
         def writes(x):
             for _ in range(6):

@@ -58,7 +58,7 @@ def _short(node: fx.Node) -> str:
 @_use_lazy_graph_module(True)  # intermediate graphs are read; only the last one is called
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options: Options,
          facts: Sequence[dict[str, Any]] | None = None,
-         kinds: dict[Any, fx.Graph] | None = None, around: Sequence[fx.Node] = (),
+         kinds: dict[Any, fx.GraphModule] | None = None, around: Sequence[fx.Node] = (),
          checks: value_checks.Checks | None = None) -> fx.GraphModule:
     """The module with its regions as operators, or the module itself if nothing changes. facts,
     kinds, around and checks: see Normal."""

@@ -34,7 +34,7 @@ class Normal:
 
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
                  facts: Sequence[dict[str, Any]] | None = None,
-                 kinds: dict[Any, fx.Graph] | None = None, around: Sequence[fx.Node] = (),
+                 kinds: dict[Any, fx.GraphModule] | None = None, around: Sequence[fx.Node] = (),
                  checks: value_checks.Checks | None = None, choice: Choice | None = None) -> None:
         """`facts`: metadata of the inputs, if the module is a part of another module. `kinds`: see
         trace.trace(). `around`, `checks` and `choice`: see attention.Masks."""
@@ -47,7 +47,7 @@ class Normal:
         if any(isinstance(given, torch.Tensor) and given.is_nested for given in stand_ins):
             raise NotUnderstood("an input of the graph is a nested tensor")
         shown, self.calls = higher_order.with_stand_ins(module)
-        self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # shared by all blocks
+        self.kinds: dict[Any, fx.GraphModule] = {} if kinds is None else kinds  # shared by all blocks
         try:
             with modes[0] if modes else contextlib.nullcontext():
                 self.module = trace.trace(shown, stand_ins, kinds)

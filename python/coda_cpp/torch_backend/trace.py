@@ -32,7 +32,7 @@ MEMORY = "coda_memory"  # in a tensor's meta: equal for tensors in the same memo
 
 
 def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
-          kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
+          kinds: dict[Any, fx.GraphModule] | None = None) -> fx.GraphModule:
     """The traced module. `stand_ins` are the inputs, as fake tensors of the active mode. `kinds`:
     the calls traced for similar graphs; None if there are no similar graphs."""
     # Operations on a real tensor would be executed, and their writes would remain.
@@ -46,18 +46,24 @@ def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
         calls = _calls(module.graph)
         # A call traced by itself takes twice as long as one in a graph.
         if kinds is not None or 2 * len({call.key for call in calls.values()}) <= len(calls):
-            made = _of_kinds(module.graph, calls, {} if kinds is None else kinds)
-            if made is not None:
-                return made
+            return _of_kinds(module.graph, calls, {} if kinds is None else kinds)
     entered: list[Any] = []
     with traceback.preserve_node_meta(), _switches_restored(entered):
         run = _Switching(module, entered).run
         made = make_fx(run, pre_dispatch=True)(*stand_ins)
     for node in made.graph.nodes:
-        if node.op == "get_attr" and isinstance(getattr(made, node.target), FakeTensor):
-            raise NotUnderstood("the graph reads a tensor that tracing cannot see")
         node.meta[MEMORY] = _memory(node.meta.get("val"))
+    _constants(made)
     return made
+
+
+def _constants(traced: fx.GraphModule) -> list[tuple[fx.Node, Any]]:
+    """The tensors that the operations made of numbers, by the nodes that read them."""
+    found = [(node, getattr(traced, node.target))
+             for node in traced.graph.find_nodes(op="get_attr")]
+    if any(isinstance(value, FakeTensor) for _, value in found):
+        raise NotUnderstood("the graph reads a tensor that tracing cannot see")
+    return found
 
 
 def _origin(node: fx.Node) -> dict[str, Any]:
@@ -133,14 +139,14 @@ class _Call:
         return fx.map_arg((self._node.args, self._node.kwargs),
                           lambda used: of(self._place[id(_tensor(used))]))
 
-    def traced(self) -> fx.Graph:
+    def traced(self) -> fx.GraphModule:
         def run(*tensors: torch.Tensor) -> Any:
             arguments, named = self._arguments(tensors.__getitem__)
             if self._node.op == "call_function":
                 return self._node.target(*arguments, **named)
             return getattr(arguments[0], self._node.target)(*arguments[1:], **named)
 
-        return make_fx(run, pre_dispatch=True)(*self._given).graph
+        return make_fx(run, pre_dispatch=True)(*self._given)
 
 
 def _calls(graph: fx.Graph) -> dict[fx.Node, _Call]:
@@ -211,11 +217,11 @@ class _Switching(fx.Interpreter):
         return made
 
 
-def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any, fx.Graph]
-              ) -> fx.GraphModule | None:
-    """The graph, assembled from the traced calls. None if a call has its own constants, which would
-    belong to another graph."""
+def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any, fx.GraphModule]
+              ) -> fx.GraphModule:
+    """The graph, assembled from the traced calls."""
     graph = fx.Graph()
+    constants: dict[str, Any] = {}
     made: dict[fx.Node, Any] = {}  # nodes of the new graph, or tuples of them
     entered: list[Any] = []
     with _switches_restored(entered):
@@ -234,16 +240,17 @@ def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any,
                 call = calls[node]
                 if call.key not in traced:
                     traced[call.key] = call.traced()
-                operations = traced[call.key]
-                if operations.find_nodes(op="get_attr"):
-                    return None
+                operations = traced[call.key].graph
                 copies = dict(zip(operations.find_nodes(op="placeholder"),
                                   map(made.__getitem__, call.operands), strict=True))
                 made[node] = graph.graph_copy(operations, copies)
                 for operation in operations.nodes:
                     if operation.op == "call_function":
                         copies[operation].meta.update(_origin(node))
+                for reader, value in _constants(traced[call.key]):
+                    copies[reader].target = f"_tensor_constant{len(constants)}"
+                    constants[copies[reader].target] = value
                 _copy_memories(operations, copies)
             elif _is_part(node):
                 made[node] = made[node.args[0]][node.args[1]]
-    return _make_graph_module({}, graph)
+    return _make_graph_module(constants, graph)
