@@ -47,7 +47,8 @@ class Normal:
         if any(isinstance(given, torch.Tensor) and given.is_nested for given in stand_ins):
             raise NotUnderstood("an input of the graph is a nested tensor")
         shown, self.calls = higher_order.with_stand_ins(module)
-        self.kinds: dict[Any, fx.GraphModule] = {} if kinds is None else kinds  # shared by all blocks
+        # Shared by all blocks.
+        self.kinds: dict[Any, fx.GraphModule] = {} if kinds is None else kinds
         try:
             with modes[0] if modes else contextlib.nullcontext():
                 self.module = trace.trace(shown, stand_ins, kinds)
