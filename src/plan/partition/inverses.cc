@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognises the two patterns with a safe inverse: sums with a vector, and products with a positive
-// vector.
+// Recognises the pattern with a safe inverse: products with a positive vector.
 #include "plan/partition/inverses.h"
 
 #include <numeric>
@@ -9,15 +8,14 @@ namespace coda {
 
 InverseLink inverse_link(const Graph& graph, int id) {
   const Node& n = graph.node(id);
-  const bool candidate = n.op == Op::elementwise && n.shape.is_tensor() &&
-                         (n.fn == Elementwise::add || n.fn == Elementwise::mul);
-  if (!candidate) return {};
+  const bool is_product =
+      n.op == Op::elementwise && n.shape.is_tensor() && n.fn == Elementwise::mul;
+  if (!is_product) return {};
   for (size_t i : {0U, 1U}) {
     const int tensor = n.operands[i];
     const int vector = n.operands[1 - i];
     if (graph.node(tensor).shape != n.shape || !graph.node(vector).shape.is_vector()) continue;
-    if (n.fn == Elementwise::add) return {tensor, vector, true};
-    if (is_positive(graph, vector)) return {tensor, vector, false};
+    if (is_positive(graph, vector)) return {tensor, vector};
   }
   return {};
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of values that can be computed from each other by a proven inverse: y and y + vector, y
-// and y ⊙ positive vector. Never by dividing by a parameter (a norm's weight may be 0) or by
-// inverting a rotation (its table may not be one).
+// Classes of values that can be computed from each other by a proven inverse: y and y ⊙ positive
+// vector. Never by dividing by a parameter (a norm's weight may be 0), by inverting a rotation (its
+// table may not be one), or by subtracting a vector: if it is much larger than y, nothing is left
+// of y.
 #pragma once
 
 #include <vector>
@@ -27,11 +28,10 @@ class InverseClasses {
   std::vector<int> last_;  // of each class
 };
 
-// How y is computed from its linked operand x.
+// How y = x ⊙ vector is computed from its linked operand x.
 struct InverseLink {
   int operand = -1;  // x; -1: no link
   int vector = -1;
-  bool additive = false;  // y = x + vector, else y = x ⊙ vector
 };
 InverseLink inverse_link(const Graph& graph, int id);
 

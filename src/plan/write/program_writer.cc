@@ -131,7 +131,7 @@ int ProgramWriter::load(int id) {
   return push({load, graph_.node(id).shape});
 }
 
-// x from a saved y = x + v or x ⊙ v, or y from a saved x. Chains of links meet at a common member.
+// x from a saved y = x ⊙ v, or y from a saved x. Chains of links meet at a common member.
 int ProgramWriter::through_inverse(int id) {
   const int saved = partition_.stand_in.at(id);
   // Down from the saved value to the common member, then up to the needed value.
@@ -156,15 +156,13 @@ int ProgramWriter::through_inverse(int id) {
     const InverseLink link = inverse_link(graph_, down[i]);
     const Node& by = graph_.node(link.vector);
     const Shape& shape = graph_.node(down[i]).shape;
-    step = link.additive ? elementwise_step(Elementwise::sub, {step, value(link.vector)}, shape)
-           : by.op == Op::constant
+    step = by.op == Op::constant
                ? elementwise_step(Elementwise::mul, {step, constant(1 / by.number)}, shape)
                : elementwise_step(Elementwise::div, {step, value(link.vector)}, shape);
   }
   for (size_t i = meet; i-- > 0;) {
     const InverseLink link = inverse_link(graph_, up[i]);
-    step = elementwise_step(link.additive ? Elementwise::add : Elementwise::mul,
-                            {step, value(link.vector)}, graph_.node(up[i]).shape);
+    step = elementwise_step(Elementwise::mul, {step, value(link.vector)}, graph_.node(up[i]).shape);
   }
   return step;
 }
