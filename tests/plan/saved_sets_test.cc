@@ -28,11 +28,12 @@ class Ways {
     const std::vector<bool> live = reached(roots);
     auto tensor = [&](int id) { return graph_.node(id).shape.is_tensor(); };
     auto forward = [&](int id) { return joint.forward[static_cast<size_t>(id)]; };
+    const std::vector<InverseLink> links =
+        inverse_links(graph_, live, joint.forward, Readers(graph_, live));
     for (int id = 0; id < graph_.size(); ++id) {
-      const InverseLink link = inverse_link(graph_, id);
-      if (live[static_cast<size_t>(id)] && forward(id) && link.operand >= 0) {
+      const InverseLink link = links[static_cast<size_t>(id)];
+      if (forward(id) && link.operand >= 0)
         parent_[static_cast<size_t>(find(id))] = find(link.operand);
-      }
     }
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live[static_cast<size_t>(id)]) continue;

@@ -33,15 +33,15 @@ class Partitioner {
       : request_(request),
         joint_(*request.joint),
         graph_(*joint_.graph),
-        classes_(graph_),
         live_(reached_from(graph_, roots_of(joint_))),
         readers_(graph_, live_),
+        links_(inverse_links(graph_, live_, joint_.forward, readers_)),
+        classes_(links_),
         seen_(graph_.size()),
         roots_(find_roots(joint_, live_, request.fuse)) {
     out_.order = order_units(joint_, live_, readers_, request.fuse);
     ready_ = std::make_unique<ReadyTimes>(joint_, out_.order, request.fuse);
     ready_->compute(live_, out_.reduced);
-    for (int id = 0; id < graph_.size(); ++id) classes_.add(id, live(id));
   }
 
   Partition run() {
@@ -54,6 +54,7 @@ class Partitioner {
     choose_stand_ins();
     place_home_roots();
     place_floating_roots();
+    out_.links = links_;
     return std::move(out_);
   }
 
@@ -550,9 +551,10 @@ class Partitioner {
   const PartitionRequest& request_;
   const JointGraph& joint_;
   const Graph& graph_;
-  InverseClasses classes_;
   std::vector<bool> live_;
   Readers readers_;
+  std::vector<InverseLink> links_;
+  InverseClasses classes_;
   NodeSet seen_;  // of the current walk
   Partition out_;
   std::unique_ptr<ReadyTimes> ready_;

@@ -13,6 +13,7 @@
 
 #include "coda/compile_request.h"
 #include "ir/readers.h"
+#include "plan/partition/inverses.h"
 #include "plan/partition/units.h"
 
 namespace coda {
@@ -41,6 +42,7 @@ struct Partition {
   std::set<int> saved;                        // forward values that the backward reads from memory
   std::map<int, int>
       stand_in;  // forward value -> the saved one that it is made from by a proven inverse
+  std::vector<InverseLink> links;  // the steps of this computation, by id
   std::vector<int>
       dropped;  // forward operands that the backward recomputes; see Request::also_saved
 };

@@ -6,7 +6,6 @@
 
 #include "base/columns.h"
 #include "coda/error.h"
-#include "plan/partition/inverses.h"
 #include "program/problem.h"
 #include "program/step_table.h"
 
@@ -131,17 +130,14 @@ int ProgramWriter::load(int id) {
   return push({load, graph_.node(id).shape});
 }
 
-// x from a saved y = x ⊙ v, or y from a saved x. Chains of links meet at a common member.
+// x from a saved y = x + v or x ⊙ v, or y from a saved x. Chains of links meet at a common member.
 int ProgramWriter::through_inverse(int id) {
   const int saved = partition_.stand_in.at(id);
   // Down from the saved value to the common member, then up to the needed value.
-  auto chain = [this](int v) {
+  auto link_of = [this](int v) { return partition_.links[static_cast<size_t>(v)]; };
+  auto chain = [&link_of](int v) {
     std::vector<int> links{v};
-    for (InverseLink link = inverse_link(graph_, v); link.operand >= 0;
-         link = inverse_link(graph_, v)) {
-      v = link.operand;
-      links.push_back(v);
-    }
+    while (link_of(v).operand >= 0) links.push_back(v = link_of(v).operand);
     return links;
   };
   const std::vector<int> down = chain(saved);
@@ -153,16 +149,18 @@ int ProgramWriter::through_inverse(int id) {
   invariant(meet < up.size(), "a stand-in is not linked");
   int step = value(saved);
   for (size_t i = 0; i < index.at(up[meet]); ++i) {
-    const InverseLink link = inverse_link(graph_, down[i]);
+    const InverseLink link = link_of(down[i]);
     const Node& by = graph_.node(link.vector);
     const Shape& shape = graph_.node(down[i]).shape;
-    step = by.op == Op::constant
+    step = link.additive ? elementwise_step(Elementwise::sub, {step, value(link.vector)}, shape)
+           : by.op == Op::constant
                ? elementwise_step(Elementwise::mul, {step, constant(1 / by.number)}, shape)
                : elementwise_step(Elementwise::div, {step, value(link.vector)}, shape);
   }
   for (size_t i = meet; i-- > 0;) {
-    const InverseLink link = inverse_link(graph_, up[i]);
-    step = elementwise_step(Elementwise::mul, {step, value(link.vector)}, graph_.node(up[i]).shape);
+    const InverseLink link = link_of(up[i]);
+    step = elementwise_step(link.additive ? Elementwise::add : Elementwise::mul,
+                            {step, value(link.vector)}, graph_.node(up[i]).shape);
   }
   return step;
 }
