@@ -2,8 +2,9 @@
 // Measures a LLaMA block without attention on the CPU: forward, and forward + backward, in fp32 and
 // bf16. One process measures all variants in turns:
 // - the fused plan, and the GEMMs of the fused plan alone;
-// - "op by op": each operation of a framework is a program of its own, on the same backend;
-// - "unfused": GEMMs without epilogues, and one fused pass over memory between two GEMMs;
+// - "op by op": one kernel for each operation of a framework, on the same backend;
+// - "unfused": each GEMM only stores its result, and one fused kernel computes everything between
+//   two GEMMs;
 // - PyTorch, eager and compiled.
 // Prints medians and ratios; writes JSON.
 #include <omp.h>

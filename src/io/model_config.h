@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts the config.json of a Hugging Face checkpoint to the configs of coda/model_config.h and
-// back. It reads the forms that transformers 4 writes (rope_theta, rope_scaling) and that
-// transformers 5 writes (rope_parameters). A setting that changes the mathematics is supported, or
+// back. It reads files of transformers 4 (rope_theta, rope_scaling) and of transformers 5
+// (rope_parameters). A setting that changes the mathematics is supported, or
 // refused with one line. Only dropout is ignored and reported.
 #pragma once
 

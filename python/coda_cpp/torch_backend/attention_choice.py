@@ -84,8 +84,8 @@ class Choice:
         self.notes: dict[str, None] = {}
 
     def is_own(self, call: Call, least: float = 0.0) -> bool:
-        """Whether coda_cpp::attention runs the call. `least`: where the answer is known, calls of
-        PyTorch's attention and formulas with padding stay if they have fewer operations."""
+        """Whether coda_cpp::attention runs the call. On an H100 or H200, PyTorch runs calls of its
+        own attention and formulas with padding that have fewer than `least` operations."""
         if not has_kernels(call.query, call.value):
             return False
         if is_new_gpu(call.query.device):

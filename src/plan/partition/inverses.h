@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of values that can be computed from each other by a proven inverse: y and y + vector, y
-// and y ⊙ positive vector. Never by dividing by a parameter (a norm's weight may be 0) or by
-// inverting a rotation (its table may not be one). If the vector is much larger than y, nothing is
-// left of y in a stored sum. So y must have no other reader in the forward: then it is the product
-// behind a norm, and the backward needs it only for the norm's sum over a row.
+// Values x and y of which the forward saves only one, because the backward can compute the other
+// from it: y = x + vector, or y = x ⊙ positive vector. The backward never divides by a parameter (a
+// norm's weight may be 0) and never inverts a rotation (its table may not be one).
+//
+// If the vector is much larger than x, the stored sum x + vector has lost x's digits. So a sum is
+// such a pair only if the forward reads x nowhere else. Then x is usually the GEMM of a normalised
+// input, and the backward needs x only for a sum over each row, in the norm's gradient.
 #pragma once
 
 #include <vector>
@@ -13,7 +15,7 @@
 
 namespace coda {
 
-// How y is computed from its linked operand x.
+// How a node y is computed from its operand x.
 struct InverseLink {
   int operand = -1;  // x; -1: no link
   int vector = -1;
