@@ -13,6 +13,18 @@
 namespace coda {
 namespace {
 
+// Of ascending ids with repetition.
+std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
+  std::vector<int> out;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+std::vector<int> without(const std::vector<int>& a, const std::vector<int>& b) {
+  std::vector<int> out;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
 class SinkScales {
  public:
   SinkScales(Graph& graph, const SinkScalesOptions& options, Candidates& candidates)
@@ -108,7 +120,8 @@ class SinkScales {
       case Op::split_pair:
       case Op::group_sum:
       case Op::group_repeat: return row_linear(n);
-      case Op::merge_pairs: return merged(n);
+      case Op::merge_pairs:
+      case Op::concat_columns: return joined(n);
       case Op::slice_columns: return plain(slice(value(n.operands[0]), n.dim, n.shape.cols));
       case Op::matmul:
         if (n.transposes.size() == 1) return product(n);
@@ -223,15 +236,10 @@ class SinkScales {
   bool keep_common_factors(Form& a, Form& b) {
     if (a.has_terms() || b.has_terms()) return false;
     if (!is_of_forward(a.core.id) || !is_of_forward(b.core.id)) return false;
-    std::vector<int> common;
-    std::set_intersection(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(),
-                          std::back_inserter(common));
+    const std::vector<int> shared = common(a.factors, b.factors);
     for (Form* f : {&a, &b}) {
-      std::vector<int> rest;
-      std::set_difference(f->factors.begin(), f->factors.end(), common.begin(), common.end(),
-                          std::back_inserter(rest));
-      f->core = mul(f->core, product_of(graph_, rest));
-      f->factors = common;
+      f->core = mul(f->core, product_of(graph_, without(f->factors, shared)));
+      f->factors = shared;
       f->origin = -1;
     }
     return true;
@@ -270,14 +278,42 @@ class SinkScales {
     return f;
   }
 
-  Form merged(const Node& n) {
-    Form a = form(n.operands[0]);
-    const Form& b = form(n.operands[1]);
-    if (a.has_terms() || b.has_terms() || a.factors != b.factors)
-      return plain(rebuild(graph_, n, values(n)));
-    a.core = merge_pairs(a.core, b.core, n.dim);
-    a.origin = a.factors.empty() ? a.core.id : -1;
-    return a;
+  // Pairs of two values, or values side by side: the factors that all of them share leave. If they
+  // did not, the gradient of q, k and v would be scaled by r before it is stored, which underflows
+  // in fp16 (docs/numerics.md). A pinned factor stays: values side by side lie in memory, and later
+  // it would cost one more pass.
+  Form joined(const Node& n) {
+    std::vector<Form> parts;
+    std::optional<std::vector<int>> shared;
+    for (int operand : n.operands) {
+      parts.push_back(form(operand));
+      const Form& part = parts.back();
+      if (part.has_terms()) return plain(rebuild(graph_, n, values(n)));
+      if (is_zero(part.core.id)) continue;
+      shared = shared ? common(*shared, part.factors) : part.factors;
+    }
+    if (shared && n.op == Op::concat_columns && !options_.frozen.empty())
+      std::erase_if(*shared, [this](int factor) { return is_pinned(factor); });
+    if (!shared || shared->empty()) return plain(rebuild(graph_, n, values(n)));
+    std::vector<Value> rest;
+    for (Form& part : parts) {
+      const bool zero = is_zero(part.core.id);
+      part.factors = zero ? std::vector<int>{} : without(part.factors, *shared);
+      part.origin = -1;
+      rest.push_back(value_of(part, pinned_));
+    }
+    Form out = plain(rebuild(graph_, n, rest));
+    out.factors = *shared;
+    out.origin = -1;
+    return out;
+  }
+
+  // A constant 0, broadcast.
+  bool is_zero(int id) const {
+    const Node& n = graph_.node(id);
+    if (n.op == Op::constant) return n.number == 0;
+    return n.op == Op::elementwise && n.fn == Elementwise::mul &&
+           std::any_of(n.operands.begin(), n.operands.end(), [this](int o) { return is_zero(o); });
   }
 
   // A slice goes to the leaves: columns of a product are the product with columns of the weight,

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "base/relative_error.h"
 #include "cpu/plan_run.h"
 #include "plan/write/emit.h"
 
@@ -222,6 +223,34 @@ TEST_P(HardPlaces, AVectorMuchLargerThanWhatItIsAddedTo) {
   // In bf16 the backward makes the sum again, of rounded summands: 1.18 in the gradient of `last`.
   const double most = GetParam() == DType::f32 ? 0 : 1.25;
   expect_contract_for(kOfRmsNorm, layer_scale, GetParam(), change, most);
+}
+
+// q, k and v are slices of one product behind a norm without a weight. Their gradients, divided by
+// the input's root mean square, would be 0 in fp16.
+TEST(HardPlacesInFp16, SmallGradientsOfSlicesBehindANormOfLargeValues) {
+  for (const std::vector<std::string>& used :
+       {std::vector<std::string>{"q", "k", "v"}, {"q", "k"}}) {
+    Block b;
+    b.storage = DType::f16;
+    const Value x = b.graph.input("x", {"M", kWidth}, b.storage);
+    const Value w = b.parameter("w", {3 * kWidth, kWidth});
+    const Value qkv = linear(x * rms_reciprocal(x, 1e-6), w);
+    for (size_t i = 0; i < used.size(); ++i)
+      b.seed(slice_columns(qkv, static_cast<int64_t>(i) * kWidth, kWidth), used[i]);
+    Values inputs = realistic_inputs(b, kSizes, 1, 16);
+    for (double& v : inputs["x"]) v *= 3000;
+    for (const std::string& name : used)
+      for (double& v : inputs["d_" + name]) v *= 1e-5;
+    CompileOptions options;
+    options.sizes = kSizes;
+    options.storage = b.storage;
+    const Values exact = plain_values(b.graph, b.request, inputs, kSizes);
+    for (const Objective objective : {Objective::memory, Objective::speed}) {
+      options.objective = objective;
+      const Plan plan = compile(b.graph, b.request, options).plan;
+      EXPECT_LT(relative_error(run(plan, kSizes, inputs, 2).get("d_w"), exact.at("d_w")), 0.03);
+    }
+  }
 }
 
 // As PyTorch has it: the mean over no row is NaN, and nothing flows back.

@@ -218,11 +218,24 @@ def rounded_otherwise(model, x, targets):
     return made
 
 
+def of_other_sizes(model, chance):
+    """Multiplies some weights. Biases do not grow: see the limits in docs/numerics.md."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            sizes = ((0.03, 0.1) if name.endswith("bias") else
+                     (0.1, 10.0, 30.0) if parameter.dim() < 2 else (0.3, 3.0))
+            if chance.random() < 0.4:
+                parameter.mul_(chance.choice(sizes))
+
+
 def failure(seed):
-    """What is wrong with the module of a seed, "" for nothing; it; and its linear layers."""
+    """What is wrong with the module of a seed, "" for nothing; it; and its linear layers. One
+    module in three has weights of very different sizes."""
     chance = random.Random(seed)
     torch.manual_seed(seed)
     model = Model(chance)
+    if seed % 3 == 2:
+        of_other_sizes(model, chance)
     dtype = chance.choice((torch.float32, torch.float32, torch.bfloat16, torch.float16))
     model.to(dtype)
     x = (torch.randn(chance.choice((1, 2, 3)), chance.choice((1, 8, 20)), model.width)
@@ -263,7 +276,9 @@ def failure(seed):
         if not errors[0] <= 3 * errors[1] + least:
             errors[1] = max(errors[1], *(float((t[names.index(name)].double() - e).norm()) / size
                                          for t in rounded_otherwise(model, x, targets)))
-        if not errors[0] <= 3 * errors[1] + least:
+        # A gradient of which eager loses the first digit (by underflow) need only be no worse than 0.
+        most = 1.0 if errors[1] > 0.1 else 0.0
+        if not errors[0] <= max(3 * errors[1] + least, most):
             wrong.append(f"{name}: error {errors[0]:.1e}, eager's {errors[1]:.1e}")
     return "; ".join(wrong), model, made.layers
 
