@@ -21,6 +21,9 @@ struct Choices {
       column_factors;  // one a per-column factor along K on a product's left operand
   std::vector<bool>
       pinned;  // one a per-row factor behind a product: true puts it on the gradient (dz')
+  // A norm that subtracts a mean and has no weight (so that it is no column factor) is applied
+  // before its product.
+  bool means_first = false;
 
   ColumnFactor column_factor(size_t i) const {
     return i < column_factors.size() ? column_factors[i] : ColumnFactor::producer;

@@ -144,10 +144,21 @@ class SinkScales {
     double number = 1;
     std::vector<Value> atoms;
     vector_factors(factor, number, atoms);
-    if (factor.shape().is_per_column() && waits_for_norm(factor)) f = plain(value_of(f, pinned_));
+    const bool of_columns = factor.shape().is_per_column();
+    const bool splits = (of_columns || number != 1) && is_product_with_terms(f);
+    if (splits || (of_columns && waits_for_norm(factor))) f = plain(value_of(f, pinned_));
     multiply_constant(f, number);
     for (Value atom : atoms) multiply(f, atom);
     return f;
+  }
+
+  // z = r ⊙ (acc + terms) + terms, of which another reader may take z itself (z Φ(z) reads z and
+  // z / √2). So z times a constant or a vector along columns is computed from z: if acc and the
+  // terms were scaled apart, acc would be stored without the terms, and the gradient would reach
+  // them in two parts. What a norm's mean and its product contribute would cancel no longer
+  // (docs/numerics.md).
+  bool is_product_with_terms(const Form& f) const {
+    return f.has_terms() && graph_.node(f.core.id).op == Op::matmul;
   }
 
   // A table is a constant, so a row factor passes it; otherwise only scalars leave a product of
@@ -323,15 +334,13 @@ class SinkScales {
       return x.shape().cols.is(1) ? x : slice_columns(x, offset, cols);
     const Node& n = graph_.node(x.id);
     if (n.op == Op::elementwise) {
+      if (is_product_less_mean(x.id)) return slice_columns(x, offset, cols);
       std::vector<Value> operands;
       for (int operand : n.operands) operands.push_back(slice(graph_.value(operand), offset, cols));
       return elementwise(n.fn, operands);
     }
     if (n.op == Op::col_sum) return col_sum(slice(graph_.value(n.operands[0]), offset, cols));
-    const bool whole_columns =
-        n.op == Op::matmul && std::none_of(n.transposes.begin(), n.transposes.end(),
-                                           [](const Transposes& t) { return t.b; });
-    if (whole_columns) {
+    if (n.op == Op::matmul && !has_transposed_weight(n)) {
       std::vector<MatmulOperands> segments;
       for (size_t s = 0; s < n.transposes.size(); ++s) {
         const Value weight = graph_.value(n.operands[2 * s + 1]);
@@ -341,6 +350,27 @@ class SinkScales {
       return matmul(segments);
     }
     return slice_columns(x, offset, cols);
+  }
+
+  static bool has_transposed_weight(const Node& product) {
+    return std::any_of(product.transposes.begin(), product.transposes.end(),
+                       [](const Transposes& t) { return t.b; });
+  }
+
+  // acc + u vᵀ of a product that lies in memory whole because of its slices: it is stored with the
+  // terms, as acc and a norm's mean may cancel (docs/numerics.md).
+  bool is_product_less_mean(int id) const {
+    const Node& n = graph_.node(id);
+    if (n.op != Op::elementwise || n.fn != Elementwise::add) return false;
+    const auto is_term = [this](int operand) {
+      const Node& term = graph_.node(operand);
+      return term.op == Op::elementwise && term.fn == Elementwise::mul && term.shape.is_tensor() &&
+             graph_.node(term.operands[0]).shape.is_vector() &&
+             graph_.node(term.operands[1]).shape.is_vector();
+    };
+    if (!is_term(n.operands[1])) return false;
+    const Node& sum = graph_.node(n.operands[0]);
+    return sum.op == Op::matmul ? has_transposed_weight(sum) : is_product_less_mean(n.operands[0]);
   }
 
   // ---- products ----
@@ -359,6 +389,13 @@ class SinkScales {
     if (options_.frozen.empty()) {
       record(a.factors, candidates_.row_factors);
       a = fold(a, folded);
+      // Two means (of a norm of a norm) would cancel against the product in two steps.
+      const bool has_two_means =
+          !a.inner.empty() && std::any_of(a.outer.begin(), a.outer.end(), [](const Term& term) {
+            return term.row.graph != nullptr && term.row.shape().is_per_row();
+          });
+      if (has_two_means || (options_.choices->means_first && !a.inner.empty() && folded.empty()))
+        a = plain(value_of(a));
     } else {
       a = keep_pinned(a);
     }

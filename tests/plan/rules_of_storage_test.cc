@@ -106,6 +106,31 @@ TEST(RulesOfStorage, ANormThatSubtractsAMeanIsNeverAWeightedActivation) {
   }
 }
 
+// Then it is no candidate. In fp32 the product reads the norm's result, in 16 bits its input.
+TEST(RulesOfStorage, ANormThatSubtractsAMeanAndHasNoWeightIsAppliedFirstInFp32) {
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    Block b;
+    b.storage = storage;
+    const Value x = b.graph.input("x", {"M", 8}, storage);
+    const Value variance = row_m2(x) * b.graph.reciprocal_dim(8);
+    const Value h = (x - row_mean(x)) * rsqrt(variance + 1e-5);
+    b.seed(linear(h, b.parameter("w", {8, 8})), "y");
+    CompileOptions options;
+    options.sizes = {{"M", 6}};
+    options.storage = storage;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    std::string read;
+    for (const PlanStep& step : plan.forward) {
+      const auto* program = std::get_if<Program>(&step.work);
+      for (size_t i = 0; program != nullptr && i < program->steps.size(); ++i) {
+        if (program->steps[i].kind() != StepKind::gemm) continue;
+        read = program->tensors[static_cast<size_t>(program->steps[i].segments()[0].a)].name;
+      }
+    }
+    EXPECT_EQ(read == "x", storage == DType::bf16) << read;
+  }
+}
+
 // A second norm takes out the rounding of h, which is a scale of its row, and not that of W ⊙ w. A
 // residual sum between the two norms makes it a fold like others.
 TEST(RulesOfStorage, AValueWithASecondNormIsNotFoldedIn16Bits) {

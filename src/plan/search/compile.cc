@@ -425,6 +425,7 @@ class Search {
     for (int c : point.column_factors)
       choices.column_factors.push_back(static_cast<ColumnFactor>(c));
     for (int p : point.pinned) choices.pinned.push_back(p != 0);
+    choices.means_first = options_.storage == DType::f32;  // see legal_choices
     auto made = std::make_shared<Rewritten>();
     AcceptRowBlocks accept;
     if (in_blocks) {
