@@ -388,13 +388,10 @@ class SinkScales {
     std::vector<Value> folded;
     if (options_.frozen.empty()) {
       record(a.factors, candidates_.row_factors);
+      record_columns(a);
+      if (has_two_means(a)) a = plain(value_of(a));
       a = fold(a, folded);
-      // Two means (of a norm of a norm) would cancel against the product in two steps.
-      const bool has_two_means =
-          !a.inner.empty() && std::any_of(a.outer.begin(), a.outer.end(), [](const Term& term) {
-            return term.row.graph != nullptr && term.row.shape().is_per_row();
-          });
-      if (has_two_means || (options_.choices->means_first && !a.inner.empty() && folded.empty()))
+      if (options_.choices->means_first && !a.inner.empty() && folded.empty())
         a = plain(value_of(a));
     } else {
       a = keep_pinned(a);
@@ -412,6 +409,13 @@ class SinkScales {
     out.origin = a.factors.empty() && !a.has_terms() ? out.core.id : -1;
     for (Value w : leaving) multiply(out, w);
     return out;
+  }
+
+  // Of a norm of a norm: they would cancel against the product in two steps.
+  static bool has_two_means(const Form& f) {
+    return !f.inner.empty() && std::any_of(f.outer.begin(), f.outer.end(), [](const Term& term) {
+      return term.row.graph != nullptr && term.row.shape().is_per_row();
+    });
   }
 
   // u vᵀ·op(B). A factor that was folded and that the term has goes with the weight, as g must be
@@ -476,14 +480,19 @@ class SinkScales {
     return options_.frozen.empty() && choice(w) == ColumnFactor::normalise_first;
   }
 
-  // Records the column factors of X; those that the choices fold are taken off it.
-  Form fold(Form a, std::vector<Value>& folded) {
+  void record_columns(const Form& a) {
     std::vector<Value> columns;
-    Value core = peel_columns(a.core, columns);
+    peel_columns(a.core, columns);
     std::vector<int> ids;
     for (Value w : columns) ids.push_back(w.id);
     record(ids, candidates_.column_factors);
     if (!a.inner.empty()) record(ids, candidates_.row_affine);
+  }
+
+  // Takes those column factors off X that the choices fold.
+  Form fold(Form a, std::vector<Value>& folded) {
+    std::vector<Value> columns;
+    Value core = peel_columns(a.core, columns);
     for (Value w : columns) {
       if (choice(w) == ColumnFactor::weight) {
         folded.push_back(w);
