@@ -3,6 +3,7 @@
 #include "plan/write/program_writer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/columns.h"
 #include "coda/error.h"
@@ -266,6 +267,20 @@ Step ProgramWriter::combine(int id, int result) {
   return {steps::Combine{of, n.reduction, result}, n.shape};
 }
 
+// d if the node is x times 1 / d with an integer d, else 0. A row's mean is its sum / d: 1 / 768 is
+// no fp32 number, and its rounding would shift the means of all rows in the same direction
+// (docs/numerics.md).
+double ProgramWriter::divisor_of(const Node& n) const {
+  if (n.fn != Elementwise::mul || graph_.node(n.operands[1]).op != Op::constant) return 0;
+  constexpr double kMost = 1 << 24;  // integers up to here are fp32 numbers
+  const double number = graph_.node(n.operands[1]).number;
+  const double by = number == 0 ? 0 : std::round(1 / number);
+  int exponent = 0;
+  const bool is_power_of_two = std::frexp(std::abs(by), &exponent) == 0.5;
+  const bool divides = std::abs(by) <= kMost && std::abs(by * number - 1) < 1e-12;
+  return divides && !is_power_of_two ? by : 0;
+}
+
 int ProgramWriter::finalizer_value(int id) {
   const Node& n = graph_.node(id);
   if (!is_made_here_(id)) return load_vector(id, -1);
@@ -280,7 +295,10 @@ int ProgramWriter::finalizer_value(int id) {
   switch (n.op) {
     case Op::reciprocal_dim:
       return elementwise_step(Elementwise::recip, {size_value(n.dim)}, {1, 1});
-    case Op::elementwise: return elementwise_value(n, operand);
+    case Op::elementwise:
+      if (const double by = divisor_of(n); by != 0)
+        return elementwise_step(Elementwise::div, {operand(n.operands[0]), constant(by)}, n.shape);
+      return elementwise_value(n, operand);
     case Op::transpose: return push({steps::TransposeVector{}, n.shape, {operand(n.operands[0])}});
     case Op::row_sum:
     case Op::col_sum: return push({steps::ReduceVector{}, n.shape, {operand(n.operands[0])}});

@@ -56,6 +56,7 @@ class ProgramWriter {
   StepWork columns_work(int id) const;
   Step combine(int id, int result);  // of a node's reduction
   int finalizer_value(int id);
+  double divisor_of(const Node& n) const;
   int size_value(const Dim& dim);
   int merged_squares(const Step& combine, int second, const Node& node);
   int load_vector(int id, int result);
