@@ -278,7 +278,8 @@ def failure(seed):
         if not errors[0] <= 3 * errors[1] + least:
             errors[1] = max(errors[1], *(float((t[names.index(name)].double() - e).norm()) / size
                                          for t in rounded_otherwise(model, x, targets)))
-        # If eager loses the first digit of a gradient (by underflow), it need only be no worse than 0.
+        # If eager loses the first digit of a gradient (by underflow), ours need only be no worse
+        # than 0.
         most = 1.0 if errors[1] > 0.1 else 0.0
         if not errors[0] <= max(3 * errors[1] + least, most):
             wrong.append(f"{name}: error {errors[0]:.1e}, eager's {errors[1]:.1e}")
