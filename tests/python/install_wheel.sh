@@ -9,7 +9,8 @@ judges=$source/.venv/bin/python
 rm -rf "$build/dist" "$build/venv" "$build/wheel"
 export CMAKE_BUILD_TYPE='' CMAKE_GENERATOR=Ninja
 "$judges" -m pip wheel -q --no-deps --no-build-isolation --disable-pip-version-check \
-  -w "$build/dist" -Cbuild-dir="$build/wheel" "-Ccmake.define.CODA_EXTENSION=$extension" "$source"
+  -w "$build/dist" --config-settings=build-dir="$build/wheel" \
+  --config-settings=cmake.define.CODA_EXTENSION="$extension" "$source"
 "$judges" -m venv --without-pip "$build/venv"
 "$judges" -m pip --python "$build/venv/bin/python" install -q --no-deps --no-index \
   --disable-pip-version-check "$build"/dist/*.whl
