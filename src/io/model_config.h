@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts the config.json of a Hugging Face checkpoint to the configs of coda/model_config.h and
 // back. It reads files of transformers 4 (rope_theta, rope_scaling) and of transformers 5
-// (rope_parameters). A setting that changes the mathematics is supported, or
-// refused with one line. Only dropout is ignored and reported.
+// (rope_parameters). A setting that changes the model's results is either supported or rejected
+// with a one-line error. Dropout is the exception: it is ignored, and a message reports this.
 #pragma once
 
 #include <filesystem>

@@ -21,8 +21,8 @@ struct Choices {
       column_factors;  // one a per-column factor along K on a product's left operand
   std::vector<bool>
       pinned;  // one a per-row factor behind a product: true puts it on the gradient (dz')
-  // A norm that subtracts a mean and has no weight (so that it is no column factor) is applied
-  // before its product.
+  // Applies each norm that subtracts a mean and has no weight before the GEMM that reads the norm.
+  // Such a norm has no entry in column_factors, because it has no weight.
   bool means_first = false;
 
   ColumnFactor column_factor(size_t i) const {

@@ -13,7 +13,7 @@
 namespace coda {
 namespace {
 
-// Of ascending ids with repetition.
+// The intersection and the difference of two multisets of ids, each in ascending order.
 std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
   std::vector<int> out;
   std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
@@ -121,7 +121,7 @@ class SinkScales {
       case Op::group_sum:
       case Op::group_repeat: return row_linear(n);
       case Op::merge_pairs:
-      case Op::concat_columns: return joined(n);
+      case Op::concat_columns: return merged(n);
       case Op::slice_columns: return plain(slice(value(n.operands[0]), n.dim, n.shape.cols));
       case Op::matmul:
         if (n.transposes.size() == 1) return product(n);
@@ -152,11 +152,12 @@ class SinkScales {
     return f;
   }
 
-  // z = r ⊙ (acc + terms) + terms, of which another reader may take z itself (z Φ(z) reads z and
-  // z / √2). So z times a constant or a vector along columns is computed from z: if acc and the
-  // terms were scaled apart, acc would be stored without the terms, and the gradient would reach
-  // them in two parts. What a norm's mean and its product contribute would cancel no longer
-  // (docs/numerics.md).
+  // Whether the form is z = r ⊙ (acc + terms) + terms with acc a GEMM's result. Such a z must be
+  // computed before it is multiplied by a constant or by a vector along columns, because another
+  // node may read z itself: GELU is z Φ(z), and its Φ(z) reads z / √2. If acc and the terms were
+  // multiplied separately, z and z / √2 would be two separate sums, each with its own gradient. The
+  // contributions of the norm's mean and of the GEMM to the weight's gradient would be rounded
+  // separately and would no longer cancel (docs/numerics.md).
   bool is_product_with_terms(const Form& f) const {
     return f.has_terms() && graph_.node(f.core.id).op == Op::matmul;
   }
@@ -289,11 +290,12 @@ class SinkScales {
     return f;
   }
 
-  // Pairs of two values, or values side by side: the factors that all of them share leave. If they
-  // did not, the gradient of q, k and v would be scaled by r before it is stored, which underflows
-  // in fp16 (docs/numerics.md). A pinned factor stays: values side by side lie in memory, and later
-  // it would cost one more pass.
-  Form joined(const Node& n) {
+  // merge_pairs and concat_columns. A factor that all operands share is applied behind the
+  // operation and not to each operand. Otherwise the concatenated gradients of q, k and v would be
+  // multiplied by the norm's r before they are stored, which underflows in fp16 (docs/numerics.md).
+  // A pinned factor of a concatenation stays on the operands: the concatenation is stored, so a
+  // multiplication behind it would read and write memory once more.
+  Form merged(const Node& n) {
     std::vector<Form> parts;
     std::optional<std::vector<int>> shared;
     for (int operand : n.operands) {
@@ -319,7 +321,7 @@ class SinkScales {
     return out;
   }
 
-  // A constant 0, broadcast.
+  // Whether the value is a constant 0, possibly broadcast.
   bool is_zero(int id) const {
     const Node& n = graph_.node(id);
     if (n.op == Op::constant) return n.number == 0;
@@ -357,8 +359,10 @@ class SinkScales {
                        [](const Transposes& t) { return t.b; });
   }
 
-  // acc + u vᵀ of a product that lies in memory whole because of its slices: it is stored with the
-  // terms, as acc and a norm's mean may cancel (docs/numerics.md).
+  // Whether the value is acc + u vᵀ, where acc is a GEMM's result and u vᵀ a norm's mean term. If
+  // slices of such a value are read, the sum is stored and sliced, not acc alone. If acc were
+  // stored in 16 bits, its rounding error would remain after the mean term cancels most of acc
+  // (docs/numerics.md).
   bool is_product_less_mean(int id) const {
     const Node& n = graph_.node(id);
     if (n.op != Op::elementwise || n.fn != Elementwise::add) return false;
@@ -411,7 +415,8 @@ class SinkScales {
     return out;
   }
 
-  // Of a norm of a norm: they would cancel against the product in two steps.
+  // Whether the form subtracts two row means: it is a norm of a norm. Behind a GEMM each mean would
+  // cancel a part of the GEMM's result, and both cancellations would lose digits.
   static bool has_two_means(const Form& f) {
     return !f.inner.empty() && std::any_of(f.outer.begin(), f.outer.end(), [](const Term& term) {
       return term.row.graph != nullptr && term.row.shape().is_per_row();
@@ -489,7 +494,8 @@ class SinkScales {
     if (!a.inner.empty()) record(ids, candidates_.row_affine);
   }
 
-  // Takes those column factors off X that the choices fold.
+  // Removes the column factors that the choices fold into the weight from X, and adds them to
+  // `folded`.
   Form fold(Form a, std::vector<Value>& folded) {
     std::vector<Value> columns;
     Value core = peel_columns(a.core, columns);

@@ -39,7 +39,8 @@ Value normed(Value x) {
 }
 
 enum class Norm { weighted, plain, twice, weighted_then_plain };
-// What reads z = W1 norm(x) + b1: each but the first reads it in two ways.
+// The activation of z = W1 norm(x) + b1. `gelu` and `swish` read z and a multiple of z; `gate`
+// reads two slices of z.
 enum class Activation { gelu_tanh, gelu, swish, gate };
 
 Value activated(Value z, Activation activation, Value beta) {
@@ -257,7 +258,8 @@ TEST_P(HardPlaces, LayerNormFarFromZero) {
   }
 }
 
-// s b is added to h. Of a stored sum h could be computed again, but nothing would be left of it.
+// The block adds s b to h, and s b is much larger than h. So the backward must not compute h from
+// the stored sum.
 TEST_P(HardPlaces, AVectorMuchLargerThanWhatItIsAddedTo) {
   const auto change = [](Values& v, uint64_t) {
     for (double& w : v["first"]) w *= 1e-4;
@@ -267,8 +269,8 @@ TEST_P(HardPlaces, AVectorMuchLargerThanWhatItIsAddedTo) {
   expect_contract_for(kOfRmsNorm, layer_scale, GetParam(), change, most);
 }
 
-// q, k and v are slices of one product behind a norm without a weight. Their gradients, divided by
-// the input's root mean square, would be 0 in fp16.
+// A norm without a weight, then one linear layer for q, k and v. The gradients of q, k and v
+// divided by the root mean square of x are smaller than the smallest fp16 number.
 TEST(HardPlacesInFp16, SmallGradientsOfSlicesBehindANormOfLargeValues) {
   for (const std::vector<std::string>& used :
        {std::vector<std::string>{"q", "k", "v"}, {"q", "k"}}) {

@@ -107,7 +107,8 @@ TEST(RulesOfStorage, ANormThatSubtractsAMeanIsNeverAWeightedActivation) {
   }
 }
 
-// Then it is no candidate. In fp32 the product reads the norm's result, in 16 bits its input.
+// The search has no choice for a norm without a weight. In fp32 the GEMM reads the norm's result;
+// in 16 bits the GEMM reads the norm's input.
 TEST(RulesOfStorage, ANormThatSubtractsAMeanAndHasNoWeightIsAppliedFirstInFp32) {
   for (const DType storage : {DType::f32, DType::bf16}) {
     Block b;
@@ -132,8 +133,8 @@ TEST(RulesOfStorage, ANormThatSubtractsAMeanAndHasNoWeightIsAppliedFirstInFp32) 
   }
 }
 
-// A product with the rounded 1 / 12 would shift the means of all rows in the same direction; 1 / 8
-// is exact.
+// fp32 cannot represent 1 / 12 exactly, so a multiplication by 1 / 12 would shift the means of all
+// rows in the same direction. 1 / 8 is exact.
 TEST(RulesOfStorage, AMeanIsASumDividedByTheNumberOfColumns) {
   for (const int64_t width : {12, 8}) {
     Block b;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values x and y of which the forward saves only one, because the backward can compute the other
-// from it: y = x + vector, or y = x ⊙ positive vector. The backward never divides by a parameter (a
-// norm's weight may be 0) and never inverts a rotation (its table may not be one).
+// Saves memory: of two values x and y the forward saves only one, and the backward computes the
+// other from it. Two forms of y allow this: y = x + vector, and y = x ⊙ positive vector. Two other
+// inverses are not safe. A division by a parameter fails where the parameter is 0, as a norm's
+// weight may be. The inverse of a rotation is wrong if the caller's table is not a rotation.
 //
 // If the vector is much larger than x, the stored sum x + vector has lost x's digits. So a sum is
-// such a pair only if the forward reads x nowhere else. Then x is usually the GEMM of a normalised
-// input, and the backward needs x only for a sum over each row, in the norm's gradient.
+// used only if no other forward node reads x. Then x is usually the GEMM of a normalised input, and
+// the backward needs x only for the row sums in the norm's gradient.
 #pragma once
 
 #include <vector>
@@ -21,7 +22,9 @@ struct InverseLink {
   int vector = -1;
   bool additive = false;  // y = x + vector, else y = x ⊙ vector
 };
-// By id. `live` and `forward`: of each node; `readers` are those that are live.
+// The links of all nodes, indexed by node id. `live[id]`: a result depends on the node.
+// `forward[id]`: the node belongs to the forward. `readers`: for each node, the live nodes that
+// have it as an operand.
 std::vector<InverseLink> inverse_links(const Graph& graph, const std::vector<bool>& live,
                                        const std::vector<bool>& forward, const Readers& readers);
 

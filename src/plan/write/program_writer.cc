@@ -267,9 +267,9 @@ Step ProgramWriter::combine(int id, int result) {
   return {steps::Combine{of, n.reduction, result}, n.shape};
 }
 
-// d if the node is x times 1 / d with an integer d, else 0. A row's mean is its sum / d: 1 / 768 is
-// no fp32 number, and its rounding would shift the means of all rows in the same direction
-// (docs/numerics.md).
+// The integer d if the node multiplies by 1 / d, else 0. The caller then divides by d. This matters
+// for a row's mean, which is sum * (1 / columns): fp32 cannot represent 1 / 768 exactly, so the
+// multiplication would shift the means of all rows in the same direction (docs/numerics.md).
 double ProgramWriter::divisor_of(const Node& n) const {
   if (n.fn != Elementwise::mul || graph_.node(n.operands[1]).op != Op::constant) return 0;
   constexpr double kMost = 1 << 24;  // integers up to here are fp32 numbers
