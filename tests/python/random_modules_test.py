@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile of some random modules (random_modules.py says what they are and runs more)."""
+"""torch.compile of 500 random modules (random_modules.py says what they are and runs more)."""
 
 import unittest
 
@@ -14,7 +14,7 @@ FOUND_FAULTS = (301041, 410170)
 class RandomModules(unittest.TestCase):
     def test_they_equal_eager(self):
         layers = []
-        for seed in (*range(40), *FOUND_FAULTS):
+        for seed in (*range(500), *FOUND_FAULTS):
             with self.subTest(seed=seed):
                 why, _, found = failure(seed)
                 self.assertEqual(why, "")
