@@ -13,6 +13,7 @@ import torch._dynamo
 from torch import nn
 
 import coda_cpp
+from coda_cpp import _precompile
 from coda_cpp.torch_backend import coda as backend, measure, region_times
 from coda_cpp.torch_backend.coda import coda
 from coda_cpp.torch_backend.report import RegionReport, Report
@@ -113,6 +114,24 @@ class Measure(unittest.TestCase):
                              "1.000 ms" in report.text(), is_left)
             self.assertEqual("measured 3.000 ms, 6.000 ms without" in report.text(), not is_left)
             self.assertFalse(report.not_fused)  # so that "strict" allows it
+
+    def test_kernels_are_compiled_while_the_inner_compiler_works(self):
+        calls = []
+
+        def noted(name, called):
+            return patch.object(*called, lambda *args, real=getattr(*called), **kwargs: (
+                calls.append(name), real(*args, **kwargs))[1])
+
+        with noted("prepare", (backend, "prepare")), noted("wait", (_precompile, "wait")), \
+             noted("compile", (region_times, "_returning_a_tuple")), \
+             noted("time", (measure, "compared")):
+            self._compiled()
+            once = ["prepare", "compile", "wait", "time"]
+            self.assertEqual(calls, [*once, "prepare", *once])  # the second layer is as the first
+            calls.clear()
+            with patch.object(RegionReport, "gains", False):
+                self._compiled()
+            self.assertEqual(calls, [])
 
     def test_within_the_noise_of_measurements_a_region_is_fused(self):
         for times, is_left in (((1.01e-3, 1e-3), False), ((1.03e-3, 1e-3), True)):

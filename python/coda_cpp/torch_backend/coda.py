@@ -103,6 +103,10 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 if facts is None:
                     last_region.mark(node, region)
                 entry = RegionReport(node.target, what, region)
+                # Before it is timed: so its kernels are compiled while the inner compiler compiles
+                # the other version.
+                if entry.gains or not options.cost_model:
+                    prepare(region, normal.kinds)
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code
                 if (options.cost_model == "measure" or is_new) and entry.gains and may_time:
                     entry.measured = region_times.measured(
@@ -113,8 +117,6 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 entry.lacks_time = is_new and entry.measured is None and (
                     may_time or not any(other.measured for other in report.fused))
                 is_left = bool(options.cost_model) and (not entry.gains or entry.lacks_time)
-                if not is_left:
-                    prepare(region, normal.kinds)
             except Exception as why:  # noqa: BLE001 (only this region is left to PyTorch)
                 text = reason(why)
                 left[f"{what}: {text}"] += 1

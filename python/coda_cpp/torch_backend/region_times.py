@@ -2,8 +2,9 @@
 """Times regions (measure.py), for the option "cost_model": "measure", and on GPUs on which kernels
 were never run (coda.py): fused, and as the inner compiler makes them of PyTorch's operations.
 
-Nearly all of the time is the inner compiler's, so coda-cpp's region is called eagerly. Values do
-not matter to the time, except indices, which are all 0.
+Nearly all of the time is the inner compiler's, so coda-cpp's region is called eagerly. On a GPU its
+kernels are compiled meanwhile, if the region was prepared before. Values do not matter to the time,
+except indices, which are all 0.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from coda_cpp import _precompile
 from coda_cpp.torch_backend import measure
 from coda_cpp.torch_backend.layout import hint
 from coda_cpp.torch_backend.replace import Region, text_of
@@ -66,6 +68,7 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable, device: t
         return [x.float() if x is not None and at >= 0 and needs[at] in region.rounded else x
                 for at, x in enumerate(found, -first)]
 
+    _precompile.wait()  # else the region might run with other kernels
     return measure.compared("a region", ours, theirs, device, _LARGEST_ERROR)
 
 
