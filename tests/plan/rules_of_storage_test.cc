@@ -137,21 +137,25 @@ TEST(RulesOfStorage, ANormThatSubtractsAMeanAndHasNoWeightIsAppliedFirstInFp32) 
 // rows in the same direction. 1 / 8 is exact.
 TEST(RulesOfStorage, AMeanIsASumDividedByTheNumberOfColumns) {
   for (const int64_t width : {12, 8}) {
-    Block b;
-    const Value x = b.graph.input("x", {"M", width});
-    b.request.outputs.push_back({"mean", row_mean(x)});
-    CompileOptions options;
-    options.sizes = {{"M", 6}};
-    std::set<double> divisors;
-    for (const PlanStep& step : compile(b.graph, b.request, options).plan.forward) {
-      const auto* program = std::get_if<Program>(&step.work);
-      if (program == nullptr) continue;
-      for (const Step& s : program->steps) {
-        if (s.kind() != StepKind::elementwise || s.op() != Elementwise::div) continue;
-        divisors.insert(program->steps[static_cast<size_t>(s.operands[1])].number());
+    for (const bool is_of_heads : {false, true}) {
+      Block b;
+      const Value x = b.graph.input("x", {"M", is_of_heads ? 3 * width : width});
+      b.request.outputs.push_back(
+          {"mean", is_of_heads ? group_sum(x, width) * (1.0 / static_cast<double>(width))
+                               : row_mean(x)});
+      CompileOptions options;
+      options.sizes = {{"M", 6}};
+      std::set<double> divisors;
+      for (const PlanStep& step : compile(b.graph, b.request, options).plan.forward) {
+        const auto* program = std::get_if<Program>(&step.work);
+        if (program == nullptr) continue;
+        for (const Step& s : program->steps) {
+          if (s.kind() != StepKind::elementwise || s.op() != Elementwise::div) continue;
+          divisors.insert(program->steps[static_cast<size_t>(s.operands[1])].number());
+        }
       }
+      EXPECT_EQ(divisors, width == 12 ? std::set<double>{12} : std::set<double>{});
     }
-    EXPECT_EQ(divisors, width == 12 ? std::set<double>{12} : std::set<double>{});
   }
 }
 

@@ -169,6 +169,10 @@ int ProgramWriter::through_inverse(int id) {
 // Writes x + (-1)y as x - y. A log-sum-exp is a pair, so x + (max + log Σ) becomes (x + max) + log
 // Σ, so that cancellation happens before the small term is added.
 int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
+  if (is_made_here_ || graph_.node(n.operands[0]).op == Op::group_sum) {
+    if (const double by = divisor_of(n); by != 0)
+      return elementwise_step(Elementwise::div, {operand(n.operands[0]), constant(by)}, n.shape);
+  }
   // Loaded values were stored as they are, and values through an inverse are not computed from
   // their operands, which the program may lack.
   auto loaded = [this](int id) {
@@ -268,8 +272,8 @@ Step ProgramWriter::combine(int id, int result) {
 }
 
 // The integer d if the node multiplies by 1 / d, else 0. The caller then divides by d. This matters
-// for a row's mean, which is sum * (1 / columns): fp32 cannot represent 1 / 768 exactly, so the
-// multiplication would shift the means of all rows in the same direction (docs/numerics.md).
+// for the mean of a row or of a head, which is sum * (1 / columns): fp32 cannot represent 1 / 768
+// exactly, so the multiplication would shift all means in the same direction (docs/numerics.md).
 double ProgramWriter::divisor_of(const Node& n) const {
   if (n.fn != Elementwise::mul || graph_.node(n.operands[1]).op != Op::constant) return 0;
   constexpr double kMost = 1 << 24;  // integers up to here are fp32 numbers
@@ -295,10 +299,7 @@ int ProgramWriter::finalizer_value(int id) {
   switch (n.op) {
     case Op::reciprocal_dim:
       return elementwise_step(Elementwise::recip, {size_value(n.dim)}, {1, 1});
-    case Op::elementwise:
-      if (const double by = divisor_of(n); by != 0)
-        return elementwise_step(Elementwise::div, {operand(n.operands[0]), constant(by)}, n.shape);
-      return elementwise_value(n, operand);
+    case Op::elementwise: return elementwise_value(n, operand);
     case Op::transpose: return push({steps::TransposeVector{}, n.shape, {operand(n.operands[0])}});
     case Op::row_sum:
     case Op::col_sum: return push({steps::ReduceVector{}, n.shape, {operand(n.operands[0])}});
