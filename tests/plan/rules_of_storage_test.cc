@@ -141,8 +141,8 @@ TEST(RulesOfStorage, AMeanIsASumDividedByTheNumberOfColumns) {
       Block b;
       const Value x = b.graph.input("x", {"M", is_of_heads ? 3 * width : width});
       b.request.outputs.push_back(
-          {"mean", is_of_heads ? group_sum(x, width) * (1.0 / static_cast<double>(width))
-                               : row_mean(x)});
+          {"mean",
+           is_of_heads ? group_sum(x, width) * (1.0 / static_cast<double>(width)) : row_mean(x)});
       CompileOptions options;
       options.sizes = {{"M", 6}};
       std::set<double> divisors;

@@ -30,8 +30,8 @@ ACTIVATIONS = (F.silu, F.gelu, F.relu, F.mish, F.elu, F.softplus, F.hardswish, F
                torch.tanh, torch.sigmoid, lambda x: F.relu(x).square(),
                lambda x: x * torch.sigmoid(1.702 * x), lambda x: F.gelu(x, approximate="tanh"))
 
-# "frozen": half of the parameters get no gradient. "lengths": calls with other numbers of tokens
-# came before.
+# "frozen": half of the parameters get no gradient. "lengths": the call that is compared comes after
+# one with another number of tokens.
 USES = ("plain", "plain", "autocast", "checkpointed", "frozen", "lengths")
 
 
@@ -282,7 +282,7 @@ def failure(seed, use=None):
     # it fails at as_strided(), also without this backend (PyTorch 2.13).
     fails = model.use == "lengths" and any(
         isinstance(block, Mixed) and block.kind == "windows" for block in model.blocks)
-    settings = {"inner": "aot_eager" if seed % 2 and not fails else "eager", "cost_model": False}
+    settings = {"inner": "eager" if seed % 4 or fails else "aot_eager", "cost_model": False}
     rounded_otherwise.cache_clear()
     exact = copy.deepcopy(model).double()
     expected = outcome(exact, exact, x.double(), targets)
@@ -290,10 +290,9 @@ def failure(seed, use=None):
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend)
     try:
-        if model.use == "lengths":  # x has other ones than these, or 1
-            for tokens in (13, 6):
-                outcome(compiled, model, torch.randn(len(x), tokens, model.width).to(dtype),
-                        torch.randint(0, 40, (len(x), tokens)))
+        if model.use == "lengths":
+            outcome(compiled, model, torch.randn(len(x), 13, model.width).to(dtype),
+                    torch.randint(0, 40, (len(x), 13)))
         ours = outcome(compiled, model, x, targets)
     except Exception as error:  # noqa: BLE001 (whatever is raised is the finding)
         return f"{type(error).__name__}: {error}", model, found_layers.layers
