@@ -33,12 +33,12 @@ __device__ __forceinline__ HeadRows chosen(bool first, const HeadRows& a, const 
 }
 
 // k and v hold the newest `sizes.rows` tokens, as q does; `sizes.sequence` and `causal` are
-// ignored.
+// ignored. `sink`: the head's logit that is only in the denominator of softmax, -infinity if none.
 template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_with_past(PastShares<kValueDim>& shares,
                                                     const AttentionSizes& sizes, HeadRows q,
                                                     HeadRows k, HeadRows v, const PastRows& past,
-                                                    HeadRows y) {
+                                                    float sink, HeadRows y) {
   const u32 row = block_index() / sizes.heads;
   const u32 head = block_index() % sizes.heads;
   const u32 kv_head = head / sizes.group();
@@ -69,9 +69,9 @@ __device__ __forceinline__ void attention_with_past(PastShares<kValueDim>& share
   }
   synchronize_block();
   if (warp != 0) return;
-  float top = -kInfinity;
+  float top = sink;
   for (u32 w = 0; w < kPastWarps; ++w) top = fmaxf(top, shares.top[w]);
-  float total = 0;
+  float total = expf(sink - top);
   float sum[kDimsPerLane<kValueDim>] = {};
   for (u32 w = 0; w < kPastWarps; ++w) {
     const float share = expf(shares.top[w] - top);  // 0 for a warp without keys

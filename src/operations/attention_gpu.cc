@@ -224,17 +224,21 @@ std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
   constexpr size_t kLength = 5;
   const Call c = checked(call, shape, kLength, DType::i32);
   const std::string dims = std::to_string(shape.head_dim) + ", " + std::to_string(shape.value_dim);
-  return {{.name = "attention_with_past",
-           .code = "#include \"device/kernels/attention_with_past.cuh\"\n\n"
-                   "using namespace coda::device;\n",
-           .body = c.sizes_text() + ("  __shared__ PastShares<" + std::to_string(shape.value_dim)) +
-                   "> shares;\n  attention_with_past<" + element_name(call, 0) + ", " + dims +
-                   ">(shares, sizes, " + head_rows(0) + ", " + head_rows(1) + ",\n      " +
-                   head_rows(2) + ", PastRows{" + head_rows(3) + ", " + head_rows(4) +
-                   ", load_index(p(5), 0)},\n      " + head_rows(6) + ");\n",
-           .numbers = c.numbers,
-           .grid = static_cast<uint32_t>(c.rows * shape.heads),
-           .threads = kPastThreads}};
+  return {
+      {.name = "attention_with_past",
+       .code = "#include \"device/kernels/attention_with_past.cuh\"\n\n"
+               "using namespace coda::device;\n",
+       .body = c.sizes_text() + ("  __shared__ PastShares<" + std::to_string(shape.value_dim)) +
+               "> shares;\n  attention_with_past<" + element_name(call, 0) + ", " + dims +
+               ">(shares, sizes, " + head_rows(0) + ", " + head_rows(1) + ",\n      " +
+               head_rows(2) + ", PastRows{" + head_rows(3) + ", " + head_rows(4) +
+               ", load_index(p(5), 0)},\n      " +
+               (shape.has_sinks ? "load_element<Element::f32>(p(6), block_index() % sizes.heads)"
+                                : "-kInfinity") +
+               ", " + head_rows(call.operands) + ");\n",
+       .numbers = c.numbers,
+       .grid = static_cast<uint32_t>(c.rows * shape.heads),
+       .threads = kPastThreads}};
 }
 
 bool own_attention_is_fastest(const OperationCall& call) {

@@ -15,13 +15,14 @@
 namespace coda {
 namespace {
 
-enum : size_t { kQ, kK, kV, kPastKeys, kPastValues, kLength, kY };
+// Behind these `sinks`, if there are any, and y.
+enum : size_t { kQ, kK, kV, kPastKeys, kPastValues, kLength };
 
 // Heads and scale; tokens are the newest ones.
 AttentionShape shape_of(OperationSettings settings, const Dim& rows) {
   settings.sizes["sequence"] = rows;
   settings.attributes["causal"] = 1;
-  for (const char* name : {"documents", "key_spans", "sinks"}) settings.attributes[name] = 0;
+  for (const char* name : {"documents", "key_spans"}) settings.attributes[name] = 0;
   return attention_shape(settings, rows);
 }
 
@@ -38,6 +39,7 @@ std::vector<OperationResult> results_with_past(const OperationSettings& settings
   must_be("past_keys", in[kPastKeys], {in[kPastKeys].rows, in[kK].cols});
   must_be("past_values", in[kPastValues], {in[kPastKeys].rows, in[kV].cols});
   must_be("length", in[kLength], {1, 1});
+  if (a.has_sinks) must_be("sinks", in.back(), {1, a.heads});
   return {{{in[kQ].rows, a.heads * a.value_dim}}};
 }
 
@@ -75,8 +77,9 @@ void evaluate(const OperationSettings& settings, const std::vector<Matrix>& in,
         dot *= a.scale;
         scores.push_back(a.soft_cap == 0 ? dot : a.soft_cap * std::tanh(dot / a.soft_cap));
       }
-      const double top = *std::ranges::max_element(scores);
-      double total = 0;
+      const double sink = a.has_sinks ? in.back().at(0, head) : -HUGE_VAL;
+      const double top = std::max(sink, *std::ranges::max_element(scores));
+      double total = std::exp(sink - top);
       for (double& s : scores) total += s = std::exp(s - top);
       for (int64_t d = 0; d < a.value_dim; ++d) {
         double sum = 0;
@@ -125,7 +128,9 @@ void run_head(const AttentionShape& a, std::span<const TensorView> t, int64_t le
   const int64_t first = Rows{length}.first(a, row), last = length + row + 1;
   scores.resize(static_cast<size_t>(last - first));
   const auto scale = static_cast<float>(a.scale), cap = static_cast<float>(a.soft_cap);
-  float top = -HUGE_VALF;
+  const float sink =
+      a.has_sinks ? static_cast<const float*>(t[a.sinks(t.size() - 1)].data)[head] : -HUGE_VALF;
+  float top = sink;
   for (int64_t j = first; j < last; ++j) {
     float s = scale * dot_product(q, row_of(kPastKeys, kK, j, a.head_dim), a.head_dim);
     if (cap != 0) s = cap * std::tanh(s / cap);
@@ -133,35 +138,39 @@ void run_head(const AttentionShape& a, std::span<const TensorView> t, int64_t le
     top = std::max(top, s);
   }
   sums.assign(static_cast<size_t>(a.value_dim), 0.0F);
-  float total = 0;
+  float total = std::exp(sink - top);
   for (int64_t j = first; j < last; ++j) {
     const float p = std::exp(scores[static_cast<size_t>(j - first)] - top);
     const float* v = row_of(kPastValues, kV, j, a.value_dim);
     total += p;
     for (int64_t d = 0; d < a.value_dim; ++d) sums[static_cast<size_t>(d)] += p * v[d];
   }
-  const int64_t place = row * t[kY].row_stride + head * a.value_dim;
+  const TensorView& result = t.back();
+  const int64_t place = row * result.row_stride + head * a.value_dim;
   for (int64_t d = 0; d < a.value_dim; ++d) {
     const float y = sums[static_cast<size_t>(d)] / total;
-    if (t[kY].dtype == DType::f32) {
-      static_cast<float*>(t[kY].data)[place + d] = y;
+    if (result.dtype == DType::f32) {
+      static_cast<float*>(result.data)[place + d] = y;
     } else {
-      static_cast<uint16_t*>(t[kY].data)[place + d] =
-          t[kY].dtype == DType::bf16 ? bf16_from_float(y) : f16_from_float(y);
+      static_cast<uint16_t*>(result.data)[place + d] =
+          result.dtype == DType::bf16 ? bf16_from_float(y) : f16_from_float(y);
     }
   }
 }
 
 CpuKernel prepare(const OperationCall& call, int threads) {
+  const AttentionShape shape = shape_of(call.settings, call.tensors[kQ].rows);
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     if (i == kLength) {
       call.check_type(i, {DType::i32});
+    } else if (shape.is_of_sinks(i, call.operands)) {
+      call.check_type(i, {DType::f32});
     } else {
       call.check_type(i, {DType::f32, DType::bf16, DType::f16});
     }
   }
   const int64_t rows = call.tensors[kQ].rows;
-  return [a = shape_of(call.settings, rows), rows, threads](std::span<const TensorView> t) {
+  return [a = shape, rows, threads](std::span<const TensorView> t) {
     const int64_t length =
         checked_length(*static_cast<const int32_t*>(t[kLength].data), t[kPastKeys].rows);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -179,6 +188,7 @@ Operation attention_with_past_operation() {
   operation.attributes = attention_operation().attributes;
   operation.attributes.erase("documents");
   operation.attributes.erase("key_spans");
+  operation.optional_operands = {"sinks"};
   operation.results = results_with_past;
   operation.evaluate = evaluate;
   operation.cpu = prepare;

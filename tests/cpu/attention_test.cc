@@ -359,6 +359,49 @@ TEST(Attention, SinksWithoutAndWithTheWholeShare) {
   for (const double x : all.at("lse").values()) ASSERT_EQ(x, 1000);
 }
 
+// The last three tokens behind the keys and values of the others, which have room for one more.
+TEST(Attention, TokensBehindCachedOnesGiveTheRowsOfTheWhole) {
+  for (AttentionCase c : {AttentionCase{.heads = 4, .kv_heads = 2},
+                          AttentionCase{.heads = 2, .dtype = DType::bf16, .sinks = true},
+                          AttentionCase{.heads = 4,
+                                        .kv_heads = 2,
+                                        .value_dim = 24,
+                                        .window = 4,
+                                        .soft_cap = 5,
+                                        .sinks = true}}) {
+    c.tokens = 11;
+    const int64_t past = 8, newest = c.tokens - past;
+    NamedTensors whole = make_tensors(c, c.dtype, 1);
+    run_cpu(c, whole);
+    OpaqueCall call = c.call("attention");
+    call.function = "attention_with_past";
+    call.attributes.erase("documents");
+    call.sizes.clear();
+    call.inputs = {"q", "k", "v", "past_keys", "past_values", "length"};
+    if (c.sinks) call.inputs.push_back("sinks");
+    call.outputs = {"y"};
+    NamedTensors t;
+    const auto add = [&](const char* name, const char* of, int64_t first, int64_t rows) {
+      const std::vector<double> all = whole.at(of).values();
+      const int64_t cols = std::ssize(all) / c.tokens;
+      OwnedTensor& tensor = t.emplace(name, OwnedTensor(c.dtype, rows, cols, 3)).first->second;
+      tensor.set(std::span(all).subspan(first * cols, rows * cols));
+    };
+    for (const char* name : {"q", "k", "v", "y"}) add(name, name, past, newest);
+    const std::vector<double> wanted = t.at("y").values();
+    t.at("y").set(NAN);
+    add("past_keys", "k", 0, past + 1);
+    add("past_values", "v", 0, past + 1);
+    t.emplace("length", OwnedTensor(DType::i32, 1, 1)).first->second.set(past);
+    t.emplace("sinks", whole.at("sinks"));
+    run(call, t, [&](const OpaqueCall& made, std::span<const TensorDecl> decls) {
+      return cpu::prepare_opaque(made, decls, {}, 2);
+    });
+    EXPECT_LT(relative_error(t.at("y").values(), wanted), c.dtype == DType::f32 ? 1e-6 : 4e-3)
+        << c.text();
+  }
+}
+
 // Bits of a document do not depend on the documents around it, if it begins at a block.
 TEST(Attention, ADocumentByItselfGivesTheSameBits) {
   AttentionCase packed{1, 300, 2, 1, 24};

@@ -53,17 +53,22 @@ struct PastCase {
   int64_t rows, room, length, heads, kv_heads, head_dim, value_dim, window;
   double soft_cap;
   DType type = DType::f32;
+  bool has_sinks = false;
 
   std::vector<CallTensor> tensors() const {
-    return {{"q", rows, heads * head_dim, type},
-            {"k", rows, kv_heads * head_dim, type},
-            {"v", rows, kv_heads * value_dim, type},
-            {"past_keys", room, kv_heads * head_dim, type},
-            {"past_values", room, kv_heads * value_dim, type},
-            {"length", 1, 1, DType::i32},
-            {"y", rows, heads * value_dim, type}};
+    std::vector<CallTensor> all{{"q", rows, heads * head_dim, type},
+                                {"k", rows, kv_heads * head_dim, type},
+                                {"v", rows, kv_heads * value_dim, type},
+                                {"past_keys", room, kv_heads * head_dim, type},
+                                {"past_values", room, kv_heads * value_dim, type},
+                                {"length", 1, 1, DType::i32}};
+    if (has_sinks) all.push_back({"sinks", 1, heads, DType::f32});
+    all.push_back({"y", rows, heads * value_dim, type});
+    return all;
   }
   OpaqueCall call() const {
+    std::vector<std::string> operands{"q", "k", "v", "past_keys", "past_values", "length"};
+    if (has_sinks) operands.push_back("sinks");
     return {"attention_with_past",
             {{"heads", heads},
              {"kv_heads", kv_heads},
@@ -72,17 +77,23 @@ struct PastCase {
              {"scale", 0.3},
              {"causal", 1},
              {"window", window},
-             {"soft_cap", soft_cap}},
+             {"soft_cap", soft_cap},
+             {"sinks", has_sinks ? 1 : 0}},
             {},
-            {"q", "k", "v", "past_keys", "past_values", "length"},
+            operands,
             {"y"}};
   }
 };
 
 const PastCase kPast[] = {
-    {1, 7, 0, 2, 1, 16, 16, 0, 0},    {1, 30, 29, 4, 2, 40, 24, 0, 0},
-    {3, 40, 21, 3, 3, 64, 64, 5, 20}, {2, 12, 12, 2, 2, 128, 33, 1, 0},
-    {5, 9, 2, 2, 1, 16, 16, 0, 0.7},  {1, 30, 25, 2, 1, 64, 64, 0, 0, DType::bf16},
+    {1, 7, 0, 2, 1, 16, 16, 0, 0},
+    {1, 30, 29, 4, 2, 40, 24, 0, 0},
+    {3, 40, 21, 3, 3, 64, 64, 5, 20},
+    {2, 12, 12, 2, 2, 128, 33, 1, 0},
+    {5, 9, 2, 2, 1, 16, 16, 0, 0.7},
+    {1, 30, 25, 2, 1, 64, 64, 0, 0, DType::bf16},
+    {2, 7, 0, 4, 2, 16, 8, 0, 0, DType::f32, true},
+    {1, 30, 25, 3, 1, 64, 64, 5, 9, DType::bf16, true},
 };
 
 TEST(Operations, AttentionWithPastGivesWhatTheDefinitionGives) {

@@ -32,7 +32,7 @@ ACTIVATIONS = (F.silu, F.gelu, F.relu, F.mish, F.elu, F.softplus, F.hardswish, F
 
 # "frozen": half of the parameters get no gradient. "lengths": the call that is compared comes after
 # one with another number of tokens.
-USES = ("plain", "plain", "autocast", "checkpointed", "frozen", "lengths")
+USES = (*["plain"] * 4, "autocast", "checkpointed", "frozen", "lengths")
 
 
 class Norm(nn.Module):
