@@ -27,15 +27,12 @@ Value call_with_past(Graph& graph, const Node& call, std::vector<Value> operands
                      DType storage) {
   const std::string number = std::to_string(layer);
   const Dim keys = operands[1].shape().cols, values = operands[2].shape().cols;
-  const auto sinks = call.attributes.find("sinks");
-  const bool has_sinks = sinks != call.attributes.end() && sinks->second != 0;
-  const Value last = operands.back();
-  if (has_sinks) operands.pop_back();
-  operands.push_back(graph.table("past_keys." + number, {"P", keys}, storage));
-  operands.push_back(graph.table("past_values." + number, {"P", values}, storage));
-  const int length = graph.find_input("length");
-  operands.push_back(length >= 0 ? graph.value(length) : graph.table("length", {1, 1}, DType::i32));
-  if (has_sinks) operands.push_back(last);
+  const Value past_keys = graph.table("past_keys." + number, {"P", keys}, storage);
+  const Value past_values = graph.table("past_values." + number, {"P", values}, storage);
+  const int known = graph.find_input("length");
+  const Value length = known >= 0 ? graph.value(known) : graph.table("length", {1, 1}, DType::i32);
+  // After q, k and v. The optional operand `sinks` stays the last one.
+  operands.insert(operands.begin() + 3, {past_keys, past_values, length});
   return opaque_call("attention_with_past", operands, call.attributes)[0];
 }
 

@@ -15,7 +15,7 @@
 namespace coda {
 namespace {
 
-// Behind these `sinks`, if there are any, and y.
+// The operands. The optional operand `sinks` and the result y follow.
 enum : size_t { kQ, kK, kV, kPastKeys, kPastValues, kLength };
 
 // Heads and scale; tokens are the newest ones.

@@ -21,8 +21,8 @@ struct Choices {
       column_factors;  // one a per-column factor along K on a product's left operand
   std::vector<bool>
       pinned;  // one a per-row factor behind a product: true puts it on the gradient (dz')
-  // Applies each norm that subtracts a mean and has no weight before the GEMM that reads the norm.
-  // Such a norm has no entry in column_factors, because it has no weight.
+  // true: a norm that subtracts a mean and has no weight is applied before the GEMM that reads the
+  // norm. column_factors cannot express this, because it has entries only for norms with a weight.
   bool means_first = false;
 
   ColumnFactor column_factor(size_t i) const {

@@ -152,12 +152,12 @@ class SinkScales {
     return f;
   }
 
-  // Whether the form is z = r ⊙ (acc + terms) + terms with acc a GEMM's result. Such a z must be
-  // computed before it is multiplied by a constant or by a vector along columns, because another
-  // node may read z itself: GELU is z Φ(z), and its Φ(z) reads z / √2. If acc and the terms were
-  // multiplied separately, z and z / √2 would be two separate sums, each with its own gradient. The
-  // contributions of the norm's mean and of the GEMM to the weight's gradient would be rounded
-  // separately and would no longer cancel (docs/numerics.md).
+  // Whether the form is z = r ⊙ (acc + terms) + terms, where acc is a GEMM's result. Such a z must
+  // be computed before z is multiplied by a constant or by a vector along columns. For example
+  // GELU(z) = z Φ(z) reads both z and z / √2. If z / √2 were computed from acc / √2 and terms / √2,
+  // then acc and the terms would each get two gradients, one through z and one through z / √2.
+  // These would be rounded separately. In the weight's gradient, the contributions of the norm's
+  // mean and of the GEMM would then no longer cancel (docs/numerics.md).
   bool is_product_with_terms(const Form& f) const {
     return f.has_terms() && graph_.node(f.core.id).op == Op::matmul;
   }
@@ -290,11 +290,11 @@ class SinkScales {
     return f;
   }
 
-  // merge_pairs and concat_columns. A factor that all operands share is applied behind the
-  // operation and not to each operand. Otherwise the concatenated gradients of q, k and v would be
-  // multiplied by the norm's r before they are stored, which underflows in fp16 (docs/numerics.md).
-  // A pinned factor of a concatenation stays on the operands: the concatenation is stored, so a
-  // multiplication behind it would read and write memory once more.
+  // merge_pairs and concat_columns. If all operands have the same factor, the factor is applied to
+  // the result instead of to each operand. Otherwise the stored gradients of q, k and v would
+  // contain the norm's factor r, and a small r makes them underflow in fp16 (docs/numerics.md). A
+  // pinned factor of a concatenation is still applied to the operands: the concatenation is stored,
+  // so applying the factor to the result would read and write the whole tensor once more.
   Form merged(const Node& n) {
     std::vector<Form> parts;
     std::optional<std::vector<int>> shared;
@@ -415,8 +415,9 @@ class SinkScales {
     return out;
   }
 
-  // Whether the form subtracts two row means: it is a norm of a norm. Behind a GEMM each mean would
-  // cancel a part of the GEMM's result, and both cancellations would lose digits.
+  // Whether the form subtracts two row means, because the input of a norm is the result of another
+  // norm. If both means were subtracted from the GEMM's result, both subtractions would lose
+  // digits.
   static bool has_two_means(const Form& f) {
     return !f.inner.empty() && std::any_of(f.outer.begin(), f.outer.end(), [](const Term& term) {
       return term.row.graph != nullptr && term.row.shape().is_per_row();

@@ -359,7 +359,8 @@ TEST(Attention, SinksWithoutAndWithTheWholeShare) {
   for (const double x : all.at("lse").values()) ASSERT_EQ(x, 1000);
 }
 
-// The last three tokens behind the keys and values of the others, which have room for one more.
+// The last three tokens attend to the cached keys and values of the first eight. The cache has room
+// for one more token, which must not be read.
 TEST(Attention, TokensBehindCachedOnesGiveTheRowsOfTheWhole) {
   for (AttentionCase c : {AttentionCase{.heads = 4, .kv_heads = 2},
                           AttentionCase{.heads = 2, .dtype = DType::bf16, .sinks = true},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph that reads new tokens behind cached ones gives the rows that the whole graph gives.
+// The graph of with_past(), given new tokens and the cached keys and values of earlier ones,
+// computes the same rows as the original graph computes from all tokens.
 #include "models/with_past.h"
 
 #include <gtest/gtest.h>

@@ -103,8 +103,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, options:
                 if facts is None:
                     last_region.mark(node, region)
                 entry = RegionReport(node.target, what, region)
-                # Before it is timed: so its kernels are compiled while the inner compiler compiles
-                # the other version.
+                # prepare() starts to compile the region's kernels in the background. During the
+                # measurement below, the inner compiler compiles the other version.
                 if entry.gains or not options.cost_model:
                     prepare(region, normal.kinds)
                 may_time = not region.needs & ONLY_LOSSES  # that is not called by compiled code

@@ -2,9 +2,10 @@
 """Times regions (measure.py), for the option "cost_model": "measure", and on GPUs on which kernels
 were never run (coda.py): fused, and as the inner compiler makes them of PyTorch's operations.
 
-Nearly all of the time is the inner compiler's, so coda-cpp's region is called eagerly. On a GPU its
-kernels are compiled meanwhile, if the region was prepared before. Values do not matter to the time,
-except indices, which are all 0.
+A measurement spends nearly all of its time in the inner compiler, so coda-cpp's region is called
+eagerly. On a GPU the region's kernels are compiled in the background at the same time, if
+inline.prepare() was called for the region before. Input values do not change the time, except
+indices, which are all 0.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _measure(part: fx.GraphModule, region: Region, compiler: Callable, device: t
         return [x.float() if x is not None and at >= 0 and needs[at] in region.rounded else x
                 for at, x in enumerate(found, -first)]
 
-    _precompile.wait()  # else the region might run with other kernels
+    _precompile.wait()  # a session that is made earlier may use slower kernels
     return measure.compared("a region", ours, theirs, device, _LARGEST_ERROR)
 
 

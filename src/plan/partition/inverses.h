@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves memory: of two values x and y the forward saves only one, and the backward computes the
-// other from it. Two forms of y allow this: y = x + vector, and y = x ⊙ positive vector. Two other
-// inverses are not safe. A division by a parameter fails where the parameter is 0, as a norm's
-// weight may be. The inverse of a rotation is wrong if the caller's table is not a rotation.
+// Saves memory if the backward needs both x and y, and y is x + vector or x ⊙ positive vector. The
+// forward then saves only x or only y, and the backward recomputes the other value. The backward
+// never divides by a parameter, because a parameter may be 0. The backward never inverts a rotation
+// (RoPE), because the caller's table may not be a rotation.
 //
-// If the vector is much larger than x, the stored sum x + vector has lost x's digits. So a sum is
-// used only if no other forward node reads x. Then x is usually the GEMM of a normalised input, and
-// the backward needs x only for the row sums in the norm's gradient.
+// x = y - vector loses digits if the vector is much larger than x. So x is recomputed from a sum
+// only if no other forward node reads x. In this case x is usually the result of a GEMM with a
+// normalised input, and the backward needs x only for the row sums in the norm's gradient.
 #pragma once
 
 #include <vector>
@@ -22,9 +22,9 @@ struct InverseLink {
   int vector = -1;
   bool additive = false;  // y = x + vector, else y = x ⊙ vector
 };
-// The links of all nodes, indexed by node id. `live[id]`: a result depends on the node.
-// `forward[id]`: the node belongs to the forward. `readers`: for each node, the live nodes that
-// have it as an operand.
+// Returns the link of each node, indexed by node id. live[id] is true if a result of the graph
+// depends on node id. forward[id] is true if node id is computed in the forward. `readers` lists,
+// for each node, the live nodes that have the node as an operand.
 std::vector<InverseLink> inverse_links(const Graph& graph, const std::vector<bool>& live,
                                        const std::vector<bool>& forward, const Readers& readers);
 
