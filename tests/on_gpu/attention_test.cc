@@ -82,7 +82,8 @@ struct Placed {
   Placed(const std::string& name, DType dtype, int64_t rows, int64_t cols, Backend& gpu) {
     const bool is_dense = name == "lse" || name.ends_with("sinks");
     const int64_t before = is_dense ? 0 : 64, after = is_dense ? 0 : 32;
-    const DType own = is_dense ? DType::f32 : name == "documents" ? DType::i32 : dtype;
+    const bool has_integers = name == "documents" || name == "length";
+    const DType own = is_dense ? DType::f32 : has_integers ? DType::i32 : dtype;
     whole = Tensor(own, rows, before + cols + after, gpu);
     whole.fill(kPoison);
     view = whole.view();
@@ -287,6 +288,61 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionOnGpu,
                                    : attention == GpuAttention::fast     ? "_fast"
                                                                          : "_plain");
                          });
+
+// The last tokens of a sequence after cached keys and values of the others, with and without sinks.
+// The cache has room for one row more, which is poisoned.
+TEST_F(OnGpu, AttentionAfterCachedTokensGivesTheRowsOfTheWhole) {
+  const auto gpu = backend_with(GpuAttention::repeatable);
+  for (Case c : {Case{1, 40, 4, 2, 64, 64}, Case{1, 75, 3, 1, 80, 40, true, 20, 5},
+                 Case{1, 33, 2, 2, 128, 128, true, 0, 0, {}, true},
+                 Case{1, 90, 8, 2, 64, 64, true, 16, 9, {}, true}}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const int64_t newest : {1, 3}) {
+        SCOPED_TRACE(text(c) << ", " << name_of(dtype) << ", newest tokens " << newest);
+        const int64_t past = c.tokens - newest;
+        Tensors all = inputs_of(c, dtype);
+        OpaqueCall call = c.call(false);
+        call.function = "attention_with_past";
+        call.attributes.erase("documents");
+        call.attributes.erase("key_spans");
+        call.sizes.clear();
+        call.inputs = {"q", "k", "v", "past_keys", "past_values", "length"};
+        if (c.sinks) call.inputs.push_back("sinks");
+        call.outputs = {"y"};
+        const auto rows_of = [&](const std::string& name, int64_t first, int64_t count) {
+          const auto begin = all.at(name).begin() + first * c.columns_of(name);
+          return std::vector<float>(begin, begin + count * c.columns_of(name));
+        };
+        std::vector<TensorDecl> decls;
+        std::vector<Placed> placed;
+        const auto place = [&](const std::string& name, int64_t rows, int64_t cols) -> Placed& {
+          placed.emplace_back(name, dtype, rows, cols, *gpu);
+          decls.push_back({name, {rows, cols}, placed.back().view.dtype});
+          return placed.back();
+        };
+        for (const char* name : {"q", "k", "v"})
+          place(name, newest, c.columns_of(name)).set(rows_of(name, past, newest), *gpu);
+        for (const auto& [name, of] :
+             {std::pair{"past_keys", "k"}, std::pair{"past_values", "v"}}) {
+          std::vector<float> rows = rows_of(of, 0, past);
+          rows.resize(rows.size() + static_cast<size_t>(c.columns_of(of)), kPoison);
+          place(name, past + 1, c.columns_of(of)).set(rows, *gpu);
+        }
+        place("length", 1, 1).set({static_cast<float>(past)}, *gpu);
+        if (c.sinks) place("sinks", 1, c.heads).set(all.at("sinks"), *gpu);
+        const Placed& y = place("y", newest, c.columns_of("y"));
+        std::vector<TensorView> views;
+        for (const Placed& tensor : placed) views.push_back(tensor.view);
+        gpu->prepare(call, decls, {})->run(views);
+        for (const Placed& tensor : placed) tensor.expect_poison_around();
+        expect_close({{"y", y.values(*gpu)}}, {{"y", rows_of("y", past, newest)}},
+                     dtype == DType::f32    ? 1e-6
+                     : dtype == DType::bf16 ? 0.004
+                                            : 0.0006);
+      }
+    }
+  }
+}
 
 // A backward in parts, as it is done where it would take too much memory: of sequences, and of one
 // sequence's heads.
