@@ -309,6 +309,93 @@ class WrittenOut(unittest.TestCase):
                         torch.einsum(s, q, k) * 0.3 + torch.full((40, 40), -torch.inf).triu(1)
                     ).softmax(-1), v), given), count)
 
+    def test_batch_and_heads_in_one_dimension(self):
+        """As in nn.MultiheadAttention that may return its weights, and in fairseq, whose mask and
+        softmax are of four dimensions."""
+        given = [x.detach().flatten(0, 1).requires_grad_()
+                 for x in tensors((2, 4, 4, 40, 16, 24))]
+
+        def scores(q, k):
+            return torch.bmm(q * 0.3, k.transpose(1, 2))
+
+        def of_four(q, k, v, mask=None, softmax=in_fp32, back=(8, 40, 40)):
+            made = scores(q, k).view(2, 4, 40, 40)
+            made = made if mask is None else made + mask
+            return torch.bmm(softmax(made).view(back), v)
+
+        for name, count, function in (
+                ("no mask", 1, lambda q, k, v: torch.bmm(scores(q, k).softmax(-1), v)),
+                ("@", 1, lambda q, k, v: (q @ k.mT * 0.3).softmax(2) @ v),
+                ("a mask", 1, lambda q, k, v: torch.bmm((
+                    scores(q, k) + torch.full((40, 40), -torch.inf).triu(1)).softmax(-1), v)),
+                ("baddbmm", 1, lambda q, k, v: torch.bmm(torch.baddbmm(
+                    torch.full((1, 40, 40), -torch.inf).triu(1), q, k.transpose(1, 2), alpha=0.3
+                ).softmax(-1), v)),
+                ("beta", 0, lambda q, k, v: torch.bmm(torch.baddbmm(
+                    torch.full((1, 40, 40), -torch.inf).triu(1), q, k.transpose(1, 2), beta=0.5
+                ).softmax(-1), v)),
+                ("views", 1, of_four),
+                ("views and a mask", 1, lambda q, k, v: of_four(
+                    q, k, v, torch.full((40, 40), -torch.inf).triu(1))),
+                ("a mask of each batch", 1, lambda q, k, v: of_four(
+                    q, k, v, torch.full((2, 1, 40, 40), -torch.inf).triu(1))),
+                ("scores of four dimensions", 1, lambda q, k, v: torch.bmm((
+                    q.unflatten(0, (2, 4)) @ k.unflatten(0, (2, 4)).mT * 0.3
+                ).softmax(-1).flatten(0, 1), v)),
+                ("a result of four dimensions", 1, lambda q, k, v: (
+                    scores(q, k).softmax(-1).unflatten(0, (2, 4)) @ v.unflatten(0, (2, 4)))),
+                ("other heads", 0, lambda q, k, v: (scores(q, k).view(2, 4, 40, 40) + torch.full(
+                    (40, 40), -torch.inf).triu(1)).softmax(-1).view(8, 40, 40).view(4, 2, 40, 40)
+                    @ v.view(4, 2, 40, 24)),
+                ("rows of another length", 0, lambda q, k, v: torch.bmm(
+                    scores(q, k[:, :20]).view(2, 4, 20, 40).softmax(-1).view(8, 40, 20),
+                    v[:, :20])),
+                ("the softmax of queries", 0, lambda q, k, v: torch.bmm(
+                    scores(q, k).softmax(1), v)),
+                ("heads that broadcast", 0, lambda q, k, v: (
+                    scores(q, k).softmax(-1).unflatten(0, (2, 4)) @ v[:4]).flatten(0, 1))):
+            with self.subTest(name):
+                self.assertEqual(self._recognised(function, given), count)
+
+    def test_pytorchs_module_that_may_return_weights(self):
+        """Also if batch and tokens vary from call to call."""
+        for masks, count in (({}, 1), ({"is_causal": True}, 1), ({"need_weights": False}, 0)):
+            module = nn.MultiheadAttention(32, 4, batch_first=True)
+
+            def attended(x, module=module, masks=masks):
+                seen = torch.full((x.shape[1], x.shape[1]), -torch.inf).triu(1)
+                return module(x, x, x, **masks, attn_mask=seen if masks else None)[0]
+
+            for is_dynamic in (False, True):
+                with self.subTest(masks=masks, is_dynamic=is_dynamic):
+                    torch._dynamo.reset()
+                    recorder = Recorder()
+                    compiled = torch.compile(attended, backend=recorder, dynamic=is_dynamic)
+                    for sizes in ((2, 24), (3, 17), (5, 40))[:3 if is_dynamic else 1]:
+                        given = [torch.randn(*sizes, 32, requires_grad=True)]
+                        for found, expected in zip(results(compiled, given),
+                                                   results(attended, given)):
+                            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+                    self.assertEqual({r.written_out for r in recorder.reports}, {count})
+
+    def test_views_of_batches_that_vary(self):
+        torch._dynamo.reset()
+        recorder = Recorder()
+
+        def attended(x):
+            batch, heads, tokens, _ = x.shape
+            q, k, v = x.reshape(batch * heads, tokens, -1).chunk(3, -1)
+            made = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, tokens, tokens)
+            made = made + torch.full((tokens, tokens), -torch.inf).triu(1)
+            return torch.bmm(made.softmax(-1).view(batch * heads, tokens, tokens), v)
+
+        compiled = torch.compile(attended, backend=recorder, dynamic=True)
+        for batch, tokens in ((2, 24), (3, 17)):
+            given = [torch.randn(batch, 4, tokens, 48, requires_grad=True)]
+            for found, expected in zip(results(compiled, given), results(attended, given)):
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        self.assertEqual([report.written_out for report in recorder.reports], [1])
+
     def test_keys_that_lie_as_columns(self):
         q, k, v = tensors((2, 4, 4, 40, 16, 24))
         columns = k.detach().transpose(2, 3).contiguous().requires_grad_()

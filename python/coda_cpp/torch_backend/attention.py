@@ -216,7 +216,7 @@ class Masks:
         told = Told()
         self._graph.eliminate_dead_code()  # FlexAttention's log-sum-exp
         for node in list(self._graph.nodes):
-            if node.target is written_out.PRODUCT:
+            if node.target in written_out.PRODUCTS:
                 told.written_out += self._call_of_formula(node)
             if node.target is higher_order.SUBGRAPH:
                 told.flex += self._call_of_flex(node)  # its result is visited later
@@ -333,6 +333,7 @@ class Masks:
             found = dataclasses.replace(found, mask=mask)
         if found.mask is not None and self.is_full(found.mask):
             found = dataclasses.replace(found, mask=None)
+        node = written_out.with_heads(node, found)
         weights, dtype = node.args[0], node.meta["val"].dtype
         arguments = {"query": found.query, "key": found.key, "value": found.value,
                      "attn_mask": found.mask, "scale": found.scale}

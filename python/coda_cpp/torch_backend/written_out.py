@@ -5,6 +5,9 @@ or with hidden scores that are replaced by a number (masked_fill, where).
 With sinks (gpt-oss), the model appends them to the scores as a column, and drops this column after
 the softmax.
 
+Operands and scores may have four dimensions, [batch, heads, tokens, size], or three,
+[batch * heads, tokens, size], as in nn.MultiheadAttention. Views may change from one to the other.
+
 Nothing but the formula may read the scores or the weights, so a model that returns its weights is
 not recognised. Conversions within the formula are dropped: they only round.
 """
@@ -14,18 +17,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from coda_cpp.torch_backend import mask_proof
-from coda_cpp.torch_backend.graph_edits import insert
+from coda_cpp.torch_backend.graph_edits import insert, replace, size_argument
 from coda_cpp.torch_backend.layout import is_one, same, value_of
 
 _aten = torch.ops.aten
-PRODUCT = _aten.matmul.default
+PRODUCTS = {_aten.matmul.default, _aten.bmm.default}
+_VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default,
+          _aten.flatten.using_ints, _aten.unflatten.int}
 _SAME_VALUES = {_aten.to.dtype, _aten.contiguous.default, _aten.clone.default, _aten.alias.default}
 _FILLS = {_aten.masked_fill.Scalar, _aten.masked_fill.Tensor, _aten.where.ScalarOther,
           _aten.where.ScalarSelf, _aten.where.self}
@@ -65,6 +70,17 @@ def formula(node: fx.Node, written: Container[fx.Node]) -> Formula | None:
         return None
 
 
+def with_heads(node: fx.Node, found: Formula) -> fx.Node:
+    """The product [batch, heads, tokens, size] that takes the place of the formula's result, where
+    that has batch and heads in one dimension; else the node itself."""
+    if value_of(node).dim() == 4:
+        return node
+    heads = value_of(found.query).shape[:2]
+    product = insert(node, _aten.matmul.default, *(_split(node, x, heads) for x in node.args))
+    replace(node, insert(node, _aten.flatten.using_ints, product, 0, 1))
+    return product
+
+
 def erase(weights: fx.Node) -> None:
     """Erases the operations that only computed the weights."""
     if weights.op == "call_function" and not weights.users:
@@ -75,7 +91,7 @@ def erase(weights: fx.Node) -> None:
 
 
 def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
-    if node.target is not PRODUCT or node in written or value_of(node).dim() != 4:
+    if node.target not in PRODUCTS or node in written or value_of(node).dim() not in (3, 4):
         raise _Other
     weights = _inner(node.args[0], written)
     has_sinks = weights.target is _aten.slice.Tensor
@@ -83,7 +99,8 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
         if weights.args[1] not in (-1, 3) or weights.args[2:] != (0, -1):
             raise _Other
         weights = _inner(weights.args[0], written)
-    if weights.target is not _aten.softmax.int or weights.args[1] not in (-1, 3):
+    if weights.target is not _aten.softmax.int or weights.args[1] not in (
+            -1, value_of(weights).dim() - 1):
         raise _Other
     if (*weights.args, weights.kwargs.get("dtype"))[2] not in (
             None, torch.float32, value_of(weights.args[0]).dtype):
@@ -97,35 +114,77 @@ def _formula(node: fx.Node, written: Container[fx.Node]) -> Formula:
         product, scale, softcap = _scores(masked, written)
     elif sum_.target is _aten.add.Tensor and not sum_.kwargs:
         mask, product, scale, softcap = _masked(*sum_.args, written)
+    elif sum_.target is _aten.baddbmm.default:
+        mask, product, softcap = sum_.args[0], sum_, 0.0
+        scale = sum_.kwargs.get("alpha", 1)
+        if sum_.kwargs.get("beta", 1) != 1 or not _is_factor(scale):
+            raise _Other
     else:
         product, scale, softcap = _scores(sum_, written)
     if mask is not None and (_is_float(mask) != (fill is None)
                              or _largest(weights.args[0]) < _largest(sum_)):
         raise _Other  # a boolean mask is added as 1; a conversion may make numbers infinite
-    query, key_t = product.args
-    if product.kwargs or value_of(query).dim() != 4 or value_of(query).dtype != value_of(
-            node).dtype or not value_of(query).is_floating_point():
+    query, key_t = product.args[-2:]
+    if value_of(query).dtype != value_of(node).dtype or not value_of(query).is_floating_point():
         raise _Other
     key, value = _turned(product, _source(key_t, written), written), _source(node.args[1], written)
-    of_query, of_key, of_value = (value_of(x).shape for x in (query, key, value))
-    if len(of_key) != 4 or len(of_value) != 4 or not all(map(
-            same, (*of_query[:2], of_query[3], *of_key[:3]), (*of_key[:2], of_key[3],
-                                                              *of_value[:3]))):
+    heads = _heads(node, weights, sum_, product)
+    of_query, of_key, of_value = (_shape(x, heads) for x in (query, key, value))
+    if not all(map(same, (*of_query[:2], of_query[3], *of_key[:3]),
+                   (*of_key[:2], of_key[3], *of_value[:3]))):
         raise _Other  # a product broadcasts
+    if any(x in written for x in (query, key, value)):
+        raise _Other
     if sinks is not None and not same(value_of(sinks).shape[1], of_query[1]):
         raise _Other
-    return Formula(query, key, value, mask, scale, softcap, sinks, fill, hides)
+    return Formula(*(_split(node, x, heads) for x in (query, key, value)), mask, float(scale),
+                   softcap, sinks, fill, hides)
+
+
+def _heads(*stages: fx.Node) -> tuple[Any, Any]:
+    """Batch and heads, as all stages of the formula have them; a batch of 1 if none of them has
+    two dimensions for them."""
+    sizes = [value_of(stage).shape for stage in stages]
+    split = [size[:2] for size in sizes if len(size) == 4] or [(1, sizes[0][0])]
+    if not all(same(*pair) for other in split for pair in zip(split[0], other)):
+        raise _Other
+    return tuple(split[0])
+
+
+def _shape(x: fx.Node, heads: Sequence[Any]) -> tuple[Any, ...]:
+    """[batch, heads, tokens, size] of a tensor of three or four dimensions."""
+    shape = value_of(x).shape
+    if len(shape) == 4:
+        return tuple(shape)
+    if len(shape) != 3 or not same(shape[0], heads[0] * heads[1]):
+        raise _Other
+    return (*heads, *shape[1:])
+
+
+def _split(before: fx.Node, x: fx.Node, heads: Sequence[Any]) -> fx.Node:
+    """The tensor as [batch, heads, tokens, size]."""
+    if value_of(x).dim() == 4:
+        return x
+    if is_one(heads[0]):
+        return insert(before, _aten.unsqueeze.default, x, 0)
+    sizes = [size_argument(before, size) for size in heads]
+    if None in sizes:
+        raise _Other
+    return insert(before, _aten.unflatten.int, x, 0, sizes)
 
 
 def _turned(product: fx.Node, key_t: fx.Node, written: Container[fx.Node]) -> fx.Node:
-    """The key whose transpose, [batch, heads, size, tokens], the product reads."""
-    if value_of(key_t).dim() != 4 or key_t in written:
+    """The key whose transpose, [..., size, tokens], the product reads."""
+    dims = value_of(key_t).dim()
+    if dims not in (3, 4) or key_t in written:
         raise _Other
-    if key_t.target is _aten.transpose.int and {dim % 4 for dim in key_t.args[1:]} == {2, 3} or (
+    last = [dims - 1, dims - 2]
+    if key_t.target is _aten.transpose.int and sorted(
+            dim % dims for dim in key_t.args[1:]) == last[::-1] or (
             key_t.target is _aten.permute.default
-            and [dim % 4 for dim in key_t.args[1]] == [0, 1, 3, 2]):
+            and [dim % dims for dim in key_t.args[1]] == [*range(dims - 2), *last]):
         return _source(key_t.args[0], written)
-    return insert(product, _aten.transpose.int, key_t, 2, 3)
+    return insert(product, _aten.transpose.int, key_t, -2, -1)
 
 
 def _joined(node: Any, written: Container[fx.Node]) -> tuple[fx.Node, fx.Node]:
@@ -213,7 +272,7 @@ def _scores(node: Any, written: Container[fx.Node], score: fx.Node | None = None
     behind = before = 1.0  # the factors after and before the tanh
     is_capped = False
     while (node := _inner(node, written)) is not score and (
-            score is not None or node.target is not PRODUCT):
+            score is not None or node.target not in PRODUCTS):
         if node.target is _aten.tanh.default and not is_capped:
             is_capped, node = True, node.args[0]
             continue
@@ -233,10 +292,16 @@ def _is_factor(number: Any) -> bool:
 
 
 def _inner(node: Any, written: Container[fx.Node]) -> fx.Node:
-    """The operation of the formula that computes the node, without conversions."""
+    """The operation of the formula that computes the node, without conversions, and without views
+    that only split or merge batch and heads."""
     while isinstance(node, fx.Node) and len(node.users) == 1 and node not in written:
-        if not (node.target in _SAME_VALUES and _is_float(node.args[0]) and _is_float(node)):
+        if not (node.target in _SAME_VALUES | _VIEWS and _is_float(node.args[0])
+                and _is_float(node)):
             return node
+        if node.target in _VIEWS:
+            shapes = sorted((value_of(x).shape for x in (node, node.args[0])), key=len)
+            if [*map(len, shapes)] != [3, 4] or not all(map(same, shapes[0][1:], shapes[1][2:])):
+                return node
         node = node.args[0]
     raise _Other
 
