@@ -126,14 +126,19 @@ class Blocks(unittest.TestCase):
         torch._dynamo.reset()
         torch.manual_seed(0)
 
-    def _check(self, model, layers):
+    def _check(self, model, layers, autocast=False):
         x, other = torch.randn(2, 8, WIDTH), torch.randn(2, 8, WIDTH)
         recorder = Recorder()
         called = torch.compile(model, backend=recorder, fullgraph=True)
         exact = copy.deepcopy(model).double()
+
+        def loss_of(run, *given):
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast and run is not exact):
+                return run(*given).square().mean()
+
         found, eager, truth = (
             (loss, *gradients) for loss, gradients in (
-                outcome(lambda *given, run=run: run(*given).square().mean(), way, *given)
+                outcome(lambda *given, run=run: loss_of(run, *given), way, *given)
                 for run, way, given in ((called, model, (x, other)), (model, model, (x, other)),
                                         (exact, exact, (x.double(), other.double())))))
         self.assertLess(error(found, truth), 1.5 * error(eager, truth) + 1e-6)
@@ -145,9 +150,11 @@ class Blocks(unittest.TestCase):
             for named in ({}, {"bias": False}):
                 with self.subTest(is_first=is_first, **named):
                     self._check(Attended(batch_first=is_first, **named), 2)
+                    self._check(Attended(batch_first=is_first, **named), 2, autocast=True)
 
     def test_multihead_attention_to_another(self):
-        self._check(Attended(is_crossed=True, batch_first=True), 3)
+        for autocast in (False, True):
+            self._check(Attended(is_crossed=True, batch_first=True), 3, autocast)
 
     def test_multihead_attention_that_gives_its_weights(self):
         class Weighted(Attended):

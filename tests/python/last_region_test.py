@@ -88,6 +88,33 @@ class LastRegion(unittest.TestCase):
                             for m in (called, model))
                     self.assertLess(error(found, expected) / len(found) ** 0.5, bound)
 
+    def test_another_head_whose_weights_the_loss_does_not_read(self):
+        class Valued(Headed):
+            def __init__(self, width):
+                super().__init__(width)
+                self.value = nn.Linear(width, 1)
+
+            def forward(self, tokens):
+                x = self.norm(self.table(tokens))
+                x = x + functional.gelu(self.up(x))
+                loss = functional.cross_entropy(self.head(x).flatten(0, -2), tokens.flatten())
+                return loss, self.value(x)
+
+        for autocast, bound in ((False, 1e-5), (True, 2e-2)):
+            model, tokens = Valued(72), tokens_of(TOKENS)
+            called, recorder = compiled(model)
+            for which in range(3):
+                with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                    found, expected = (torch.autograd.grad(
+                        losses(m, tokens)[which], model.parameters(), allow_unused=True)
+                        for m in (called, model))
+                # A gradient is None, or zeros.
+                pairs = [(x, y) for x, y in zip(found, expected) if y is not None]
+                self.assertLess(error(*zip(*pairs)) / len(pairs) ** 0.5, bound)
+                self.assertFalse(any(x.any() for x, y in zip(found, expected)
+                                     if y is None and x is not None))
+            self.assertEqual([layer.reason for layer in recorder.reports[0].layers], [""] * 3)
+
     def test_a_loss_beside_other_operations_on_the_logits(self):
         """Behind the region PyTorch runs what is no view: the graph is compiled as a whole."""
         class Counted(Headed):

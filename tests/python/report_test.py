@@ -176,6 +176,15 @@ class Reports(unittest.TestCase):
             text = coda_cpp.explain(model, x, options={"cost_model": cost_model})
             self.assertTrue(text.startswith(expected), text)
 
+    def test_explain_leaves_the_model_and_random_numbers_as_they_are(self):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.GELU(),
+                              nn.Dropout(0.5), nn.Linear(WIDTH, WIDTH))
+        x = torch.randn(8, WIDTH)
+        before = [buffer.clone() for buffer in model.buffers()], torch.get_rng_state()
+        coda_cpp.explain(model, x, options={"inner": "aot_eager"})
+        torch.testing.assert_close((list(model.buffers()), torch.get_rng_state()), before,
+                                   rtol=0, atol=0)
+
     def test_a_product_of_two_activations_is_no_linear_layer(self):
         report = self._report(lambda x: x @ x.mT, torch.randn(2, 4, WIDTH))
         self.assertEqual(report.layers, [])

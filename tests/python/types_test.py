@@ -198,6 +198,48 @@ class Types(unittest.TestCase):
         found = torch.fx.GraphModule({}, graph)(*given)
         torch.testing.assert_close(found, (once, 2 * once), rtol=0, atol=0)
 
+    def test_cells_of_recurrent_networks_have_the_types_that_autocast_gives(self):
+        """On CPUs autocast converts the operands of a cell's products, not those of the cell."""
+        class Celled(nn.Module):
+            def __init__(self, kind):
+                super().__init__()
+                self.norm, self.up, self.down = (
+                    nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH))
+                self.cell, self.is_pair = kind(WIDTH, WIDTH), kind is nn.LSTMCell
+
+            def forward(self, x):
+                y, state = self.up(self.norm(x)).tanh().flatten(0, 1), x.flatten(0, 1)
+                made = self.cell(y, (state, state) if self.is_pair else state)
+                made = made[0] * made[1] if self.is_pair else made
+                return x + self.down(made.view_as(x))
+
+        for kind in (nn.GRUCell, nn.LSTMCell, nn.RNNCell,
+                     lambda *sizes: nn.RNNCell(*sizes, nonlinearity="relu")):
+            for has_sections in (False, True):  # autocast in the model, or around the call
+                model, x, upstream = Celled(kind), *torch.randn(2, 2, 8, WIDTH)
+                weights = list(model.parameters())
+
+                def called(run, x=x, weights=weights, is_exact=False, around=not has_sections,
+                           upstream=upstream):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=around and not is_exact):
+                        made = run(x)
+                    return made, torch.autograd.grad(made, weights, upstream.to(made))
+
+                def within(x, model=model):
+                    with torch.autocast("cpu", torch.bfloat16):
+                        return model(x)
+
+                torch._dynamo.reset()
+                recorder, run = Recorder(), within if has_sections else model
+                exact = copy.deepcopy(model).double()
+                (found, *gradients), (eager, *of_eager), (truth, *of_truth) = (
+                    called(torch.compile(run, backend=recorder)), called(run),
+                    called(exact, x.double(), [*exact.parameters()], True))
+                self.assertEqual(found.dtype, eager.dtype)
+                self.assertLess((found - truth).norm() / truth.norm(), 4e-3)
+                self.assertLess(error(*gradients, *of_truth), 1.2 * error(*of_eager, *of_truth))
+                self.assertEqual([layer.reason for layer in recorder.reports[0].layers], [""] * 4)
+
     def test_written_out_results_have_the_types_that_autocast_gives(self):
         """Also of operations composed of others, which differ between CPUs and GPUs."""
         def of(device):

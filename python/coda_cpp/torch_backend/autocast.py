@@ -4,18 +4,52 @@ types of products. Afterwards autocast has no effect."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import linear
 
 from coda_cpp._operators import DECLARED, under_autocast
 from coda_cpp.torch_backend import higher_order
 from coda_cpp.torch_backend.trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
+_aten = torch.ops.aten
 _FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")  # it logs each failing call
+
+
+def _gru(x: torch.Tensor, state: torch.Tensor, w: torch.Tensor, v: torch.Tensor,
+         *biases: torch.Tensor | None) -> torch.Tensor:
+    b, c = biases or (None, None)
+    of_x, of_state = linear(x, w, b).chunk(3, 1), linear(state, v, c).chunk(3, 1)
+    reset, update = (torch.sigmoid(one + other) for one, other in zip(of_state[:2], of_x))
+    new = torch.tanh(of_x[2] + of_state[2] * reset)
+    return (state - new) * update + new
+
+
+def _lstm(x: torch.Tensor, states: list[torch.Tensor], w: torch.Tensor, v: torch.Tensor,
+          *biases: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    b, c = biases or (None, None)
+    kept, forgotten, new, shown = (linear(states[0], v, c) + linear(x, w, b)).chunk(4, 1)
+    cell = torch.sigmoid(forgotten) * states[1] + torch.sigmoid(kept) * torch.tanh(new)
+    return torch.sigmoid(shown) * torch.tanh(cell), cell
+
+
+def _rnn(activation: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, state: torch.Tensor,
+         w: torch.Tensor, v: torch.Tensor, *biases: torch.Tensor | None) -> torch.Tensor:
+    b, c = biases or (None, None)
+    return activation(linear(state, v, c) + linear(x, w, b))
+
+
+# Operations that consist of several products, and what they compute. On a CPU autocast converts the
+# operands of the products only.
+_CELLS = {_aten.gru_cell.default: _gru, _aten.lstm_cell.default: _lstm,
+          _aten.rnn_tanh_cell.default: functools.partial(_rnn, torch.tanh),
+          _aten.rnn_relu_cell.default: functools.partial(_rnn, torch.relu)}
 
 
 def _is_cast_by(node: fx.Node, device: str) -> bool:
@@ -77,12 +111,45 @@ def write_out(graph: fx.Graph, inputs: Sequence[Any],
             node.meta[higher_order.AUTOCAST] = (device, states[-1][1], True, True)
         elif states[-1][0] and node.target in DECLARED:
             _convert_ours(node, states[-1][1], made)
-        elif states[-1][0] and (_is_cast_by(node, device) or _is_cast_inside(node)):
-            _convert_operands(node, states[-1][1], made)
+        elif states[-1][0]:
+            parts = [node]
+            if node.target in _CELLS and not _is_cast_by(node, device):
+                parts = _take_apart(node, device, states[-1][1])
+            for part in parts:
+                if _is_cast_by(part, device) or _is_cast_inside(part):
+                    _convert_operands(part, states[-1][1], made)
     for node in reversed(list(graph.nodes)):
         if node.target in (ENTER_AUTOCAST, EXIT_AUTOCAST):
             graph.erase_node(node)
     return made.is_any
+
+
+def _take_apart(cell: fx.Node, device: str, low: torch.dtype) -> list[fx.Node]:
+    """Replaces the cell by the operations that it consists of, and returns them."""
+    given = cell.all_input_nodes
+
+    def run(*tensors: torch.Tensor) -> Any:
+        args, kwargs = fx.map_arg((cell.args, cell.kwargs),
+                                  lambda used: tensors[given.index(used)])
+        return _CELLS[cell.target](*args, **kwargs)
+
+    with torch.autocast(device, low):
+        traced = make_fx(run, pre_dispatch=True)(*(used.meta["val"] for used in given)).graph
+    copies = dict(zip(traced.find_nodes(op="placeholder"), given, strict=True))
+    parts = [node for node in traced.nodes if node.op == "call_function"]
+    for part in parts:
+        with cell.graph.inserting_before(cell):
+            copies[part] = cell.graph.node_copy(part, copies.__getitem__)
+        copies[part].meta = {**cell.meta, "val": part.meta["val"]}
+    results = traced.output_node().args[0]
+    if isinstance(results, fx.Node):
+        cell.replace_all_uses_with(copies[results])
+    else:
+        for taken in list(cell.users):  # operator.getitem
+            taken.replace_all_uses_with(copies[results[taken.args[1]]])
+            cell.graph.erase_node(taken)
+    cell.graph.erase_node(cell)
+    return [copies[part] for part in parts]
 
 
 def _convert_operands(node: fx.Node, low: torch.dtype,

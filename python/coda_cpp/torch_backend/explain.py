@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ def explain(model: Callable, *arguments: Any, with_plans: bool = False,
     """Reports what torch.compile(model, backend="coda", options=options) fuses in the model, called
     with these arguments. The text has totals; then the linear layers that are left to PyTorch, with
     their place in the user's code, the reason and a remedy; then the regions with bytes; and with
-    `with_plans` all programs. The model is run once."""
+    `with_plans` all programs. The model is run once; its buffers and the random generators are
+    restored."""
     reports: list[Report] = []
     chosen = dataclasses.replace(choices.checked(options), strict=False)
 
@@ -34,7 +36,8 @@ def explain(model: Callable, *arguments: Any, with_plans: bool = False,
     torch._dynamo.reset()
     skip_messages()
     breaks = dict(counters["graph_break"])
-    torch.compile(model, backend=backend)(*arguments, **named)
+    with _restored(model):
+        torch.compile(model, backend=backend)(*arguments, **named)
     torch._dynamo.reset()
     if not reports:
         return "no graph was compiled"
@@ -58,7 +61,7 @@ def tune(model: Callable, *arguments: Any, most: int = 24, seconds: float = 0.6,
     processes (docs/configurations.md). Returns a line for each kernel: class, sizes, the chosen
     configuration and its microseconds, the fastest one and its microseconds. Kernels that were
     timed on this machine before are skipped. `most` and `seconds` are as in `coda tune`. The model
-    is run once, unfused."""
+    is run once, unfused; its buffers and the random generators are restored."""
     lines: list[str] = []
     chosen = choices.checked(options)
 
@@ -73,6 +76,22 @@ def tune(model: Callable, *arguments: Any, most: int = 24, seconds: float = 0.6,
 
     torch._dynamo.reset()
     skip_messages()
-    torch.compile(model, backend=backend)(*arguments, **named)
+    with _restored(model):
+        torch.compile(model, backend=backend)(*arguments, **named)
     torch._dynamo.reset()
     return lines
+
+
+@contextlib.contextmanager
+def _restored(model: Callable) -> Iterator[None]:
+    """Afterwards the model's buffers, such as running means, and PyTorch's random generators are as
+    before."""
+    buffers = list(model.buffers()) if isinstance(model, torch.nn.Module) else []
+    values = [buffer.detach().clone() for buffer in buffers]
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(gpus):
+        yield
+    with torch.no_grad():
+        for buffer, value in zip(buffers, values):
+            if not torch.equal(buffer, value):
+                buffer.copy_(value)

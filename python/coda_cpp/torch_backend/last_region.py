@@ -24,9 +24,10 @@ _EAGER = {*FREE, operator.getitem, torch.ops.aten.to.dtype}
 
 
 def mark(node: fx.Node, region: Region) -> None:
-    """Sets ONLY_LOSSES if the region is such a region. `node`: its call in the graph."""
+    """Sets ONLY_LOSSES if the region is such a region. `node`: its call in the graph. If the region
+    also has another head, whose weights the losses do not read, that head is differentiated too."""
     seeded = [result for result in region.function.function.outputs if result.differentiable]
-    if (region.needs and region.has_targets and _ends_graph(node)
+    if (region.needs and region.has_targets and region.losses_need_all and _ends_graph(node)
             and len({result.is_number for result in seeded}) == 2):
         region.needs |= ONLY_LOSSES
 

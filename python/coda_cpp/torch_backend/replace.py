@@ -77,17 +77,19 @@ class Region(torch.nn.Module):
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
                  results: Sequence[Result], needs: int, count: int, behind: Sequence[bool],
                  operands: Sequence[tuple[Any, torch.dtype, bool]],
-                 compared: Container[int] = (), rounded: Sequence[int] = ()) -> None:
+                 compared: Container[int] = (), rounded: Sequence[int] = (),
+                 losses_need_all: bool = True) -> None:
         """`count`: the number of operands. The fp32 tensors from which weights were rounded follow
         the operands; `behind` says which of them are transposes. `operands`: for each one the fake
         tensor, its actual type, and whether it needs a gradient. `compared`: operands that need a
         gradient but get none. `rounded`: for each fp32 tensor the operand that was rounded from
-        it, whose gradient it gets."""
+        it, whose gradient it gets. `losses_need_all`: whether each operand that gets a gradient
+        gets one if only results that are numbers have an upstream gradient."""
         super().__init__()
         self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
         self._behind, self._compared, self.rounded = behind, compared, rounded
-        self.operands = operands
+        self.operands, self.losses_need_all = operands, losses_need_all
         self.operations: fx.Graph | None = None  # traced by inline
 
     @property
@@ -211,6 +213,8 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
                 if node in trained and not value.is_table)
     function.function.phases(needs)  # raises errors of planning now
     sources = [(place[node], source) for node, source in region.inputs]
+    reached = _with_gradients([node for node, result in zip(returned, results)
+                               if function.function.outputs[result.place].is_number])
     source = next(source for node, source in region.inputs
                   if node is region.whole and source.form == "matrix")
     dims, columns = list(source.order), source.columns
@@ -224,7 +228,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     compared = [i for node, i in place.items() if node.meta.get(NEEDS) and node not in trained]
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
                   needs, len(inputs), are_turned, operands, compared,
-                  [sources[i][0] for i in rounded]), behind
+                  [sources[i][0] for i in rounded], trained & {*placeholders} <= reached), behind
 
 
 def _viewed(node: fx.Node) -> fx.Node:

@@ -31,8 +31,9 @@ def rewrite(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
         if _is_of_rows(node) and any(map(_is_understood, _readers(node))):
             _before_product(node, written)
+    converted: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
     for node in graph.find_nodes(op="call_function", target=LINEAR):
-        _behind_product(node, written)
+        _behind_product(node, written, converted)
 
 
 def _is_of_rows(node: fx.Node) -> bool:
@@ -90,13 +91,16 @@ def _before_product(turn: fx.Node, written: set[fx.Node]) -> None:
         node.graph.erase_node(node)
 
 
-def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
+def _behind_product(product: fx.Node, written: set[fx.Node],
+                    converted: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> None:
     """Replaces linear(view(turn(x))) by view(turn(linear(x))), if a supported operation computes
-    x."""
-    x, *others = product.args
-    views, turn = _views_of(x)
+    x. Autocast may convert what the linear layer reads; then x is converted. `converted`: the
+    conversions that this function has inserted."""
+    read, *others = product.args
+    is_converted = read.target is _aten.to.dtype
+    views, turn = _views_of(read.args[0] if is_converted else read)
     if not _is_of_rows(turn) or _has_free_size(views) or not written.isdisjoint(
-            [*views, turn, turn.args[0], product]):
+            [read, *views, turn, turn.args[0], product]):
         return
     source = turn.args[0]
     while source.target in FREE and source.all_input_nodes:
@@ -104,9 +108,15 @@ def _behind_product(product: fx.Node, written: set[fx.Node]) -> None:
     if not _is_understood(source) or not layouts.same(
             value_of(source).shape[-1], value_of(turn).shape[-1]):  # else the columns are of a head
         return
-    made = _add(product, turn, _add(product, product, turn.args[0], *others), *turn.args[1:])
+    x = turn.args[0]
+    if is_converted:
+        key = x, read.args[1]
+        if key not in converted:
+            converted[key] = insert(turn, _aten.to.dtype, *key, like=read)
+        x = converted[key]
+    made = _add(product, turn, _add(product, product, x, *others), *turn.args[1:])
     replace(product, _reshaped(product, views, made))
-    for node in (*views, turn):
+    for node in ([read] if is_converted else []) + [*views, turn]:
         if not node.users:
             node.graph.erase_node(node)
 

@@ -11,6 +11,7 @@ write.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -76,12 +77,21 @@ def _functional(node: fx.Node) -> torch._ops.OpOverload | None:
         name = "__" + name[3:]
     elif name.endswith("_"):
         name = _OTHER_NAMES.get(name, name[:-1])
+    return _with_arguments_of(target, name)
+
+
+@functools.cache
+def _with_arguments_of(target: torch._ops.OpOverload, name: str) -> torch._ops.OpOverload | None:
+    """The overload of aten's operation `name` that takes what `target` takes. Their overloads may
+    have other names: pow.Tensor_Scalar for pow_.Scalar."""
+    def arguments(of: torch._ops.OpOverload) -> list[tuple[str, str]]:
+        return [(argument.name, str(argument.type)) for argument in of._schema.arguments]
+
     packet = getattr(_aten, name, None)
-    found = getattr(packet, "p" if name == "bernoulli" and target._overloadname == "float"
-                    else target._overloadname, None)
-    same = found is not None and [arg.name for arg in found._schema.arguments] == [
-        arg.name for arg in target._schema.arguments]
-    return found if same else None
+    for overload in packet.overloads() if packet is not None else ():
+        if arguments(found := getattr(packet, overload)) == arguments(target):
+            return found
+    return None
 
 
 class Memories:
