@@ -121,6 +121,26 @@ class Widened(nn.Module):
             -1, (2, WIDTH)).sum(-2) + other
 
 
+class Decoder(nn.Module):
+    """Two steps with attention to `other`. Two products read concatenations of a state, which a
+    region computes, and a context, which it does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.score = (
+            nn.Linear(WIDTH, 32), nn.Linear(WIDTH, 32), nn.Linear(32, 1, bias=False))
+        self.next, self.shown = nn.Linear(3 * WIDTH, WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x, other):
+        state, shown, keys = functional.silu(x[:, 0]), [], self.key(other)
+        for step in (1, 2):
+            scores = self.score(torch.tanh(self.query(state)[:, None] + keys)).squeeze(-1)
+            context = (scores.softmax(-1)[:, None] @ other).squeeze(1)
+            state = torch.tanh(self.next(torch.cat((x[:, step], context, state), -1)))
+            shown.append(self.shown(torch.cat((state, context), -1)))
+        return torch.stack(shown, 1)
+
+
 class Blocks(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()
@@ -164,6 +184,9 @@ class Blocks(unittest.TestCase):
                 return x + y * weights.amax(-1, keepdim=True)
 
         self._check(Weighted(batch_first=True), 2)
+
+    def test_concatenations_in_a_decoders_loop(self):
+        self._check(Decoder(), 9)
 
     def test_values_of_what_no_norm_precedes(self):
         self._check(NoNorm(), 4)

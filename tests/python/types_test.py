@@ -240,6 +240,36 @@ class Types(unittest.TestCase):
                 self.assertLess(error(*gradients, *of_truth), 1.2 * error(*of_eager, *of_truth))
                 self.assertEqual([layer.reason for layer in recorder.reports[0].layers], [""] * 4)
 
+    def test_data_in_fp32_is_not_rounded_under_autocast(self):
+        """Only the residual stream is: values that need a gradient."""
+        class Fitted(nn.Module):
+            def __init__(self, begin, end=lambda y, x: y):
+                super().__init__()
+                self.up, self.down = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+                self.begin, self.end = begin, end
+
+            def forward(self, x):
+                y = self.down(functional.gelu(self.up(self.begin(x))))
+                return self.end(y.float(), x).square().mean()
+
+        for name, model in {
+                "standardised": Fitted(lambda x: (x - 1000) / 2),
+                "normed": Fitted(lambda x: functional.layer_norm(x, (WIDTH,))),
+                "a target": Fitted(lambda x: x - 1000, lambda y, x: y + 1000 - x)}.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                x = 1000 + torch.randn(16, WIDTH)
+                exact, recorder = copy.deepcopy(model).double(), Recorder()
+                outcomes = []
+                for run, way, given in ((torch.compile(model, backend=recorder), model, x),
+                                        (model, model, x), (exact, exact, x.double())):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=way is model):
+                        loss, gradients = outcome(run, way, given)
+                    outcomes.append((loss, *gradients))
+                found, eager, truth = outcomes
+                self.assertLess(error(found, truth), 1.5 * error(eager, truth) + 1e-2)
+                self.assertEqual(len(recorder.reports[0].fused), 1)
+
     def test_written_out_results_have_the_types_that_autocast_gives(self):
         """Also of operations composed of others, which differ between CPUs and GPUs."""
         def of(device):

@@ -151,13 +151,21 @@ class Importer:
         if rows == dims["r"] and (not dims["c"] or heads[:len(dims["c"])] == dims["c"]):
             self.require_rows(math.prod(value.shape[i] for i in rows), node)
             if self._may_narrow and columns > 1 and dtype == torch.float32 and (
-                    self._products not in (None, dtype)):
-                rounded = dtype = self._products  # autocast's residual stream
+                    self._products not in (None, dtype)) and self._is_rounded(node):
+                rounded = dtype = self._products
             source = Source("matrix", order, columns if dims["c"] else 0, dtype=rounded)
             made = self._input(node, source, declare, ("M", columns if dims["c"] else 1),
                                _name(dtype))
             return self._over_columns(Imported(dtype, made), own, layout, sizes)
         return self._table(node, dtype, rounded, layout, sizes, dims, shift)
+
+    def _is_rounded(self, node: fx.Node) -> bool:
+        """Whether an operand in fp32 is read in the products' type: autocast's residual stream, and
+        what is only rounded. Data and random numbers, which need no gradient, may be such that
+        rounding them changes all."""
+        return node.meta.get(NEEDS) or all(
+            user.target is torch.ops.aten.to.dtype and user.args[1] is self._products
+            for user in node.users)
 
     def _table(self, node: fx.Node, dtype: torch.dtype, rounded: torch.dtype | None, layout: str,
                sizes: Sequence[Any], dims: Mapping[str, list[int]], shift: int) -> Imported:

@@ -165,12 +165,25 @@ class Partitioner {
     for (int v : minimum_cut(problem)) saved.insert(representative(v));
     saved.insert(request_.also_saved.begin(), request_.also_saved.end());
     saved.insert(kept_.begin(), kept_.end());
+    save_whole_concatenations(saved);
     for (int id : saved) {
       if (!is_source(graph_, id)) forward_stores_.insert(id);
     }
     const bool changed = saved != out_.saved;
     out_.saved = std::move(saved);
     return changed;
+  }
+
+  // The parts of a concatenation share its memory: if one is saved, the backward recomputes none.
+  void save_whole_concatenations(std::set<int>& saved) const {
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (!live(id) || graph_.node(id).op != Op::concat_columns) continue;
+      const auto& parts = graph_.node(id).operands;
+      const auto is_saved = [&](int part) { return saved.contains(part); };
+      if (std::none_of(parts.begin(), parts.end(), is_saved)) continue;
+      for (int part : parts)
+        if (roots_.backward_operands.contains(part)) saved.insert(part);
+    }
   }
 
   // The member of a class of inverse-linked values to store: an input, else an operand, else one
