@@ -216,28 +216,31 @@ class Types(unittest.TestCase):
         for kind in (nn.GRUCell, nn.LSTMCell, nn.RNNCell,
                      lambda *sizes: nn.RNNCell(*sizes, nonlinearity="relu")):
             for has_sections in (False, True):  # autocast in the model, or around the call
-                model, x, upstream = Celled(kind), *torch.randn(2, 2, 8, WIDTH)
-                weights = list(model.parameters())
+                model, errors = Celled(kind), []
+                exact, recorder = copy.deepcopy(model).double(), Recorder()
 
-                def called(run, x=x, weights=weights, is_exact=False, around=not has_sections,
-                           upstream=upstream):
-                    with torch.autocast("cpu", torch.bfloat16, enabled=around and not is_exact):
+                def called(run, way, x, upstream, around=not has_sections):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=around and way is not exact):
                         made = run(x)
-                    return made, torch.autograd.grad(made, weights, upstream.to(made))
+                    return made, torch.autograd.grad(made, [*way.parameters()], upstream.to(made))
 
                 def within(x, model=model):
                     with torch.autocast("cpu", torch.bfloat16):
                         return model(x)
 
                 torch._dynamo.reset()
-                recorder, run = Recorder(), within if has_sections else model
-                exact = copy.deepcopy(model).double()
-                (found, *gradients), (eager, *of_eager), (truth, *of_truth) = (
-                    called(torch.compile(run, backend=recorder)), called(run),
-                    called(exact, x.double(), [*exact.parameters()], True))
-                self.assertEqual(found.dtype, eager.dtype)
-                self.assertLess((found - truth).norm() / truth.norm(), 4e-3)
-                self.assertLess(error(*gradients, *of_truth), 1.2 * error(*of_eager, *of_truth))
+                run = within if has_sections else model
+                compiled = torch.compile(run, backend=recorder)
+                for _ in range(5):  # some inputs amplify all roundings
+                    x, upstream = torch.randn(2, 2, 8, WIDTH)
+                    (found, gradients), (eager, of_eager), (truth, of_truth) = (
+                        called(compiled, model, x, upstream), called(run, model, x, upstream),
+                        called(exact, exact, x.double(), upstream))
+                    self.assertEqual(found.dtype, eager.dtype)
+                    self.assertLess((found - truth).norm() / truth.norm(), 4e-3)
+                    errors.append([error(gradients, of_truth), error(of_eager, of_truth)])
+                ours, eagers = torch.tensor(errors).median(0).values
+                self.assertLess(ours, 1.2 * eagers)
                 self.assertEqual([layer.reason for layer in recorder.reports[0].layers], [""] * 4)
 
     def test_data_in_fp32_is_not_rounded_under_autocast(self):
