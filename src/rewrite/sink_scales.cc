@@ -152,12 +152,12 @@ class SinkScales {
     return f;
   }
 
-  // Whether the form is z = r ⊙ (acc + terms) + terms, where acc is a GEMM's result. Such a z must
-  // be computed before z is multiplied by a constant or by a vector along columns. For example
-  // GELU(z) = z Φ(z) reads both z and z / √2. If z / √2 were computed from acc / √2 and terms / √2,
-  // then acc and the terms would each get two gradients, one through z and one through z / √2.
-  // These would be rounded separately. In the weight's gradient, the contributions of the norm's
-  // mean and of the GEMM would then no longer cancel (docs/numerics.md).
+  // Whether the form is z = r ⊙ (acc + terms) + terms, where acc is a GEMM's result. Such a z is
+  // computed first, and only then multiplied by a constant or by a vector along columns. For
+  // example GELU(z) = z Φ(z) reads both z and z / √2. If z / √2 were computed from acc / √2 and
+  // terms / √2, then acc and the terms would each get two gradients, one through z and one through
+  // z / √2. These would be rounded separately. In the weight's gradient, the contributions of the
+  // norm's mean and of the GEMM would then no longer cancel (docs/numerics.md).
   bool is_product_with_terms(const Form& f) const {
     return f.has_terms() && graph_.node(f.core.id).op == Op::matmul;
   }
@@ -290,11 +290,12 @@ class SinkScales {
     return f;
   }
 
-  // merge_pairs and concat_columns. If all operands have the same factor, the factor is applied to
-  // the result instead of to each operand. Otherwise the stored gradients of q, k and v would
-  // contain the norm's factor r, and a small r makes them underflow in fp16 (docs/numerics.md). A
-  // pinned factor of a concatenation is still applied to the operands: the concatenation is stored,
-  // so applying the factor to the result would read and write the whole tensor once more.
+  // The form of merge_pairs and of concat_columns. A factor that all operands share multiplies the
+  // result, not each operand. If it multiplied the operands, the stored gradients of q, k and v
+  // would contain the norm's factor r, and a small r makes these gradients underflow in fp16
+  // (docs/numerics.md). A pinned factor of a concatenation multiplies the operands nevertheless.
+  // The concatenation is a stored tensor, and multiplying it later would read and write it once
+  // more.
   Form merged(const Node& n) {
     std::vector<Form> parts;
     std::optional<std::vector<int>> shared;

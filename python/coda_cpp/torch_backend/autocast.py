@@ -45,8 +45,8 @@ def _rnn(activation: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, st
     return activation(linear(state, v, c) + linear(x, w, b))
 
 
-# Operations that consist of several products, and what they compute. On a CPU autocast converts the
-# operands of the products only.
+# Cells of recurrent networks, with the formulas of PyTorch's documentation. Each has two linear
+# layers. On a CPU, autocast converts the operands of the linear layers, not those of the cell.
 _CELLS = {_aten.gru_cell.default: _gru, _aten.lstm_cell.default: _lstm,
           _aten.rnn_tanh_cell.default: functools.partial(_rnn, torch.tanh),
           _aten.rnn_relu_cell.default: functools.partial(_rnn, torch.relu)}

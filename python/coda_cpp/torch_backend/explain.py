@@ -89,9 +89,11 @@ def _restored(model: Callable) -> Iterator[None]:
     buffers = list(model.buffers()) if isinstance(model, torch.nn.Module) else []
     values = [buffer.detach().clone() for buffer in buffers]
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with torch.random.fork_rng(gpus):
-        yield
-    with torch.no_grad():
-        for buffer, value in zip(buffers, values):
-            if not torch.equal(buffer, value):
-                buffer.copy_(value)
+    try:
+        with torch.random.fork_rng(gpus):
+            yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(buffers, values):
+                if not torch.equal(buffer, value):
+                    buffer.copy_(value)

@@ -160,9 +160,10 @@ class Importer:
         return self._table(node, dtype, rounded, layout, sizes, dims, shift)
 
     def _is_rounded(self, node: fx.Node) -> bool:
-        """Whether an operand in fp32 is read in the products' type: autocast's residual stream, and
-        what is only rounded. Data and random numbers, which need no gradient, may be such that
-        rounding them changes all."""
+        """Whether an fp32 operand is rounded to the products' type when it is read. So are tensors
+        with a gradient, which are autocast's residual stream, and tensors that the region only
+        converts to this type. Other tensors are data or random numbers: the difference of two large
+        numbers, for example, would be lost."""
         return node.meta.get(NEEDS) or all(
             user.target is torch.ops.aten.to.dtype and user.args[1] is self._products
             for user in node.users)

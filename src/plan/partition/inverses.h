@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves memory if the backward needs both x and y, and y is x + vector or x ⊙ positive vector. The
-// forward then saves only x or only y, and the backward recomputes the other value. The backward
-// never divides by a parameter, because a parameter may be 0. The backward never inverts a rotation
-// (RoPE), because the caller's table may not be a rotation.
+// Finds pairs of values x and y with y = x + vector or y = x ⊙ positive vector. If the backward
+// needs both values, the forward saves only one of them, and the backward computes the other one
+// from it. This saves memory. The backward never divides by a parameter, because a parameter may be
+// 0. The backward never inverts a rotation (RoPE), because the caller's table may not be a
+// rotation.
 //
-// x = y - vector loses digits if the vector is much larger than x. So x is recomputed from a sum
-// only if no other forward node reads x. In this case x is usually the result of a GEMM with a
-// normalised input, and the backward needs x only for the row sums in the norm's gradient.
+// If the vector is much larger than x, computing x as y - vector loses digits. So the backward does
+// this only if y is the only forward node that reads x. Such an x is usually the result of a GEMM
+// with a normalised input, and the backward needs x only for the row sums in the norm's gradient.
 #pragma once
 
 #include <vector>

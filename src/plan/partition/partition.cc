@@ -174,7 +174,8 @@ class Partitioner {
     return changed;
   }
 
-  // The parts of a concatenation share its memory: if one is saved, the backward recomputes none.
+  // All parts of a concatenation are stored in one tensor. If one part is saved for the backward,
+  // the other parts are saved too: the backward cannot write some columns of a saved tensor anew.
   void save_whole_concatenations(std::set<int>& saved) const {
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live(id) || graph_.node(id).op != Op::concat_columns) continue;
